@@ -37,9 +37,9 @@ HTTP = "packages/scheduler/tests/kube/http/test_client.py"
 CURL = "packages/scheduler/tests/kube/http/test_curl.py"
 
 MINDS = "test_a_filter_that_goes_by_objects_changes_its_mind_and_nothing_else_changes"
-RUNS = "packages/scheduler/tests/engine/test_alike.py::test_a_run_ends_with"
-ROOM = "test_a_column_that_goes_again_for_one_that_comes_after_it_is_there_for_who_asked_for_both"
-STANDING = "memos.drops, memos.epochs, memos.version_beside_rows, memos.enabled,"
+VIEWS = "packages/scheduler/tests/state/test_views.py"
+ANEW = "test_what_does_not_last_is_computed_anew_each_time_and_so_is_what_is_made_of_it"
+MADE_OF = "test_what_a_view_that_is_kept_is_made_of_is_kept"
 
 RANDOM_ROW = "rows[self._rng.randrange(len(rows))]"
 OVERDUE = "now >= state.deadline"
@@ -136,34 +136,26 @@ MUTANTS = {
         "pass",
         (f"{CURL}::test_a_kept_connection_that_the_server_has_closed_meanwhile",),
     ),
-    "rankings: of a mask that was computed anew": Mutant(
-        "if rows is None or found.mask is not mask:",
-        "if rows is None:",
-        (f"packages/scheduler/tests/engine/remembered/test_lives.py::{MINDS}[by node]",),
-    ),
-    "rankings by domain: of a mask that was computed anew": Mutant(
-        "if rows is None or found.mask is not mask or",
-        "if rows is None or",
-        (f"packages/scheduler/tests/engine/remembered/test_lives.py::{MINDS}[by zone]",),
-    ),
-    "runs: with columns that were given up": Mutant(
-        STANDING, STANDING.replace("memos.drops, ", ""), (f"{RUNS}[columns are given up]",)
-    ),
-    "runs: with columns that were computed anew": Mutant(
-        STANDING, STANDING.replace("memos.epochs, ", ""), (f"{RUNS}[a column is kept for the first time]",)
-    ),
-    "runs: beside objects that have changed": Mutant(
-        STANDING, STANDING.replace("memos.version_beside_rows, ", ""), (f"{RUNS}[an object changes]",)
-    ),
-    "columns: emptied for later ones": Mutant(
-        "if drops != self.drops:", "if False:", (f"packages/scheduler/tests/engine/test_memo.py::{ROOM}",)
-    ),
-    "kept rejections: by the places of all": Mutant(
-        "found.sum_key, plan.lasting_plugins, lasting)",
-        "found.sum_key, [verdict.plugin for verdict in verdicts], entries)",
+    "views: of inputs that were computed as a whole": Mutant(
+        "*[view.epoch for view in self.inputs], ",
+        "",
         (
-            "packages/scheduler/tests/engine/test_rejections.py::test_pods_that_other_plugins_are_asked_about_are_not_told_their_reasons",
+            f"packages/scheduler/tests/engine/remembered/test_lives.py::{MINDS}[by node]",
+            f"packages/scheduler/tests/engine/remembered/test_lives.py::{MINDS}[by zone]",
         ),
+    ),
+    "views: taken for up to date though they must be asked for anew": Mutant(
+        "if not self.lasts():",
+        "if False:",
+        (f"{VIEWS}::{ANEW}",),
+    ),
+    "views: kept when what they are made of is not": Mutant(
+        "source.used = max(source.used, view.used)",
+        "pass",
+        (f"{VIEWS}::{MADE_OF}",),
+    ),
+    "views: of a table that has grown": Mutant(
+        "memory.table.capacity, *", "*", (f"{VIEWS}::test_a_table_that_has_grown_for_pods_alone_makes_all_stale",)
     ),
     "WithBindTimeoutSeconds: not passed on": Mutant(
         '{"bindTimeoutSeconds": doc.bind_timeout_seconds}', '{"bindTimeoutSeconds": 600}', (BIND_TIME,)

@@ -2,9 +2,7 @@
 
 import gc
 
-import berth.engine.memo
-import berth.engine.memo_entry
-import berth.engine.sums
+import berth.engine.columns
 import berth.plugins.dra.devices
 import berth.plugins.preemption.ranked_pods
 import berth.plugins.resources.columns
@@ -16,11 +14,11 @@ import berth.state.topology
 from berth.api.recent import Recent
 from berth.api.shared_parts import RecentParts
 from berth.cycle.decision import Trace
-from berth.engine.memo import Memos
 from berth.state.change_log import ChangeLog
+from berth.state.views import Memory
 
 NUMBERS = (
-    (berth.engine.memo_entry, "JOURNAL_AT_MOST"),
+    (berth.engine.columns, "JOURNAL_AT_MOST"),
     (berth.plugins.dra.devices, "MAX_VERDICTS"),
     (berth.plugins.preemption.ranked_pods, "MAX_RESOURCES"),
     (berth.plugins.resources.columns, "MAX_COLUMNS"),
@@ -53,5 +51,5 @@ def lower_sizes_of_parts():
     for part in gc.get_objects():
         if isinstance(part, Recent | RecentParts | Trace):
             part.bytes_at_most = 0
-        elif isinstance(part, Memos):
-            part._max_bytes = 0
+        elif isinstance(part, Memory):
+            part.max_bytes = 0

@@ -5,9 +5,11 @@ import random
 import numpy as np
 
 from berth.core.builders import make_node, make_pod
-from berth.engine.nominated_load import NominatedLoad
+from berth.engine.nominated_load import NominatedLoad, nominated_load
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
+from berth.state.objects import ObjectStore
+from berth.state.views import Memory
 
 
 def pod_of(index, priority, cpu=100):
@@ -24,15 +26,29 @@ def counted(nominator, table, pod):
     return pods.tolist(), cpu.tolist()
 
 
+class Load:
+    """The claims of a nominator's pods, as a profile asks for them."""
+
+    def __init__(self, cache, nominator):
+        self._memory, self._nominator = Memory(cache, ObjectStore(), nominator), nominator
+
+    @property
+    def view(self) -> NominatedLoad | None:
+        return nominated_load(self._memory, self._nominator)
+
+    def against(self, pod):
+        load = self.view
+        return None if load is None else load.against(pod)
+
+
 def test_nobody_is_nominated():
-    load = NominatedLoad(Cache().table, Nominator())
-    assert load.against(pod_of(0, 0)) is None
+    assert Load(Cache(), Nominator()).against(pod_of(0, 0)) is None
 
 
 def test_only_those_count_whom_the_pod_must_make_way_for():
     cache, nominator = Cache(), Nominator()
     row = cache.put_node(make_node("a").build())
-    load = NominatedLoad(cache.table, nominator)
+    load = Load(cache, nominator)
     for index, priority in enumerate((1, 5, 9)):
         nominator.nominate(pod_of(index, priority, 100 * 10**index), "a")
     rivals = load.against(pod_of(7, 5))
@@ -45,7 +61,7 @@ def test_only_those_count_whom_the_pod_must_make_way_for():
 def test_it_follows_nominations_nodes_and_capacity():
     rng = random.Random(5)
     cache, nominator = Cache(capacity=4), Nominator()
-    load = NominatedLoad(cache.table, nominator)
+    load = Load(cache, nominator)
     for _ in range(600):
         name, pod = (
             f"n{rng.randrange(12)}",
@@ -73,17 +89,17 @@ def test_it_follows_nominations_nodes_and_capacity():
 def test_priorities_that_nobody_has_any_more_are_forgotten():
     cache, nominator = Cache(), Nominator()
     row = cache.put_node(make_node("a").build())
-    load = NominatedLoad(cache.table, nominator)
+    load = Load(cache, nominator)
     for priority in range(300):
         nominator.nominate(pod_of(0, priority), "a")
         assert load.against(pod_of(1, -1)).pods[row] == 1
-    assert len(load._by_priority) <= 65
+    assert len(load.view._by_priority) <= 65
 
 
 def test_more_nominations_than_the_log_still_knows_are_counted_anew():
     cache, nominator = Cache(), Nominator()
     row = cache.put_node(make_node("a").build())
-    load = NominatedLoad(cache.table, nominator)
+    load = Load(cache, nominator)
     nominator.nominate(pod_of(0, 0), "a")
     assert load.against(pod_of(9, 0)).pods[row] == 1
     for _ in range(5000):

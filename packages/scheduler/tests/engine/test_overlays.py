@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.builders import make_node, make_pod
+from berth.core.builders import make_node, make_pod, make_service
 from berth.core.virtual_cluster import VirtualCluster
-from berth.engine.overlays import MAX_STATUSES, KeptOverlay
+from berth.engine.columns import DependencySet
+from berth.engine.overlays import MAX_STATUSES, Overlay
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
+from berth.framework.promises import Dependency, Objects
 from berth.framework.status import error, unschedulable
+from berth.state.cache import Cache
 from berth.state.nominator import Nominator
-from berth.state.table import WritableNodeTable
+from berth.state.objects import ObjectStore
+from berth.state.views import Memory
 from packages.scheduler.tests.plugins.preemption.small_clusters import preemptor, small_node, small_pod, stir
 from tests.effort import examples
 
@@ -76,25 +80,37 @@ class Rows:
     """A table of four nodes, on all of which the pod is rejected."""
 
     def __init__(self):
-        self.table, self.nominator = WritableNodeTable(), Nominator()
+        self.cache, self.objects, self.nominator = Cache(), ObjectStore(), Nominator()
+        self.memory = Memory(self.cache, self.objects, self.nominator)
+        self.table = self.cache.table
         for name in "abcd":
-            self.table.put_node(make_node(name).capacity(cpu="4", pods="10").build())
+            self.cache.put_node(make_node(name).capacity(cpu="4", pods="10").build())
         self.rows = self.table.rows()
-        self.kept = KeptOverlay(self.table, self.nominator)
-        self.kept.catch_up("basis")
-        self.kept.learn(self.rows, [RejectedNodes(FULL, self.rows)])
+        needs = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE, Objects(("Service",))})
+        self.overlay = Overlay([DependencySet(needs, "Fit")])
+        self.says = dict.fromkeys("abcd", FULL)
+        assert self.asked() == "abcd"
 
     def row(self, name):
         return self.table.row_of[name]
 
-    def unknown(self, basis="basis"):
-        self.kept.catch_up(basis)
-        return "".join(sorted(self.table.names[row] for row in self.kept.unknown(self.rows).tolist()))
+    def asked(self, rows=None):
+        """Read the overlay; return the rows about which it had to ask."""
+        asked = []
+
+        def ask(rows):
+            asked.extend(rows.tolist())
+            said = {name: status for name, status in self.says.items() if self.row(name) in asked}
+            return [RejectedNodes(status, np.array([self.row(name)])) for name, status in said.items()]
+
+        self.memory.bring(self.overlay)
+        self.told = self.overlay.rejected(self.rows if rows is None else rows, ask)
+        return "".join(sorted(self.table.names[row] for row in asked))
 
 
 CHANGES = {
-    "a pod comes": lambda found: found.table.add_pod(found.row("b"), make_pod("p").request(cpu="1").info()),
-    "the node changes": lambda found: found.table.put_node(make_node("b").capacity(cpu="8", pods="10").build()),
+    "a pod comes": lambda found: found.cache.add_pod(make_pod("p").request(cpu="1").node("b").info()),
+    "the node changes": lambda found: found.cache.put_node(make_node("b").capacity(cpu="8", pods="10").build()),
     "a pod is nominated": lambda found: found.nominator.nominate(make_pod("p").info(), "b"),
 }
 
@@ -102,34 +118,46 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_only_rows_that_have_changed_are_asked_about_again(change):
     found = Rows()
-    assert found.unknown() == ""
+    for number in range(100):
+        found.table.row_for(f"without-a-node-{number}")  # so that one in four is many
+    assert found.asked() == "abcd"
+    assert found.asked() == ""
     CHANGES[change](found)
-    assert found.unknown() == "b"
-    found.kept.learn(found.rows[found.rows == found.row("b")], [])
-    assert found.unknown() == ""
-    assert [(status, len(rows)) for status, rows in found.kept.rejected(found.rows)] == [(FULL, 3)]
+    del found.says["b"]
+    assert found.asked() == "b"
+    assert found.asked() == ""
+    assert [(status, len(rows)) for status, rows in found.told] == [(FULL, 3)]
 
 
 def test_nothing_is_known_on_another_basis_or_after_too_many_reasons():
-    assert Rows().unknown("another") == "abcd"
     found = Rows()
+    found.objects.put("Pod", make_pod("beside").build())
+    assert found.asked() == ""
+    found.objects.put("Service", make_service("s", {}))
+    assert found.asked() == "abcd"
     for number in range(MAX_STATUSES):
-        found.kept.learn(found.rows[:1], [RejectedNodes(unschedulable(f"reason {number}"), found.rows[:1])])
-    assert found.unknown() == "abcd"
+        found.cache.add_pod(make_pod(f"p{number}").node("a").info())
+        found.says["a"] = unschedulable(f"reason {number}")
+        assert found.asked() == "a"
+    found.cache.add_pod(make_pod("one too many").node("a").info())
+    assert found.asked() == "abcd"
 
 
 def test_an_error_is_for_once():
     found = Rows()
-    broken = np.array([found.row("c")], dtype=np.intp)
-    found.kept.learn(broken, [RejectedNodes(error("broken"), broken)])
-    assert len(found.kept.rejected(found.rows)) == 2
-    assert found.unknown() == "c"
+    found.cache.touch("c")
+    found.says["c"] = error("broken")
+    assert found.asked() == "c"
+    assert [len(rows) for _, rows in found.told] == [3, 1]
+    assert found.asked() == "c"
 
 
 def test_nothing_is_known_of_a_table_that_has_grown():
     found = Rows()
-    assert found.unknown() == ""
+    assert found.asked() == ""
     for index in range(found.table.capacity):
         found.table.row_for(f"without-a-node-{index}")  # as a pod on a node that is not there takes one
-    assert found.unknown() == "abcd"
-    assert found.kept.unknown(np.array([found.table.capacity - 1])).size == 1
+    assert found.asked() == "abcd"
+    last = np.array([found.table.capacity - 1])
+    found.asked(last)
+    assert found.told == []

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from msgspec.structs import force_setattr
 
-from berth.config.types import ExtensionPoint as Point
 from berth.core.builders import make_namespace, make_node, make_pod, make_service
 from berth.core.virtual_cluster import VirtualCluster
 from berth.engine.profile import searched_rows
@@ -13,7 +12,6 @@ from berth.framework.health import FAILURES
 from berth.framework.interface import FilterColumn, PreFilterResult
 from berth.framework.promises import UNKNOWN, Dependency, Objects
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
-from berth.state.pod_info import LABELS
 from berth.testing.invariants import check, check_memos
 from packages.scheduler.tests.support import document, once, plugin, with_profiles
 
@@ -79,28 +77,6 @@ def test_a_plugin_that_skips_in_pre_filter_is_not_asked_in_filter():
     made = plugin("One", pre_filter=lambda *_: SKIP, filter=lambda *_: unschedulable("never said"))
     assert run(made).nodes_of()["a"]
     assert "filter" not in made.calls
-
-
-def test_what_is_settled_for_a_shape_is_asked_again_for_other_labels_unless_these_are_ignored():
-    pure = {"pre_filter": lambda *_: None, "pre_filter_is_pure": True}
-    own = (
-        plugin("Looks", **pure),
-        plugin("Ignores", **pure, ignores=frozenset({LABELS})),
-        plugin("Never settled", pre_filter=lambda *_: None, ignores=frozenset({LABELS})),
-    )
-    found = run(*own)
-    profile, pod = found.core.profiles["default-scheduler"], found.core.intake.pod("default/a")
-    for _ in range(2):
-        profile.run_pre_filter(CycleState(), pod)
-
-    def asked(**options):
-        plugins = profile.to_ask(Point.PRE_FILTER, pod, **options)
-        return [each.name for each in plugins if each.name in {made.name for made in own}]
-
-    assert asked() == ["Never settled"]
-    assert asked(whatever_labels=True) == ["Looks", "Never settled"]
-    found.put(make_service("s", {}))
-    assert profile.to_ask(Point.PRE_FILTER, pod) is None, "a plugin that skips while no object changes may skip no more"
 
 
 @pytest.mark.parametrize(

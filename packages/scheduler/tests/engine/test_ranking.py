@@ -28,7 +28,7 @@ def test_the_best_rows_of_some_domains_are_those_with_the_highest_total_and_shar
     rng = random.Random(levels)
     ids = np.array([rng.choice((-1, 0, 1, 2)) for _ in range(ROWS)])
     totals = np.array([rng.randrange(levels) if ids[row] >= 0 else UNRANKED for row in range(ROWS)])
-    blocks = Blocks(totals, OverDomains(object(), ids, np.zeros(4, dtype=np.int64)))
+    blocks = Blocks(totals, OverDomains(object(), ids, np.zeros(4, dtype=np.int64), 0))
     for _ in range(1000):
         row = rng.choice(np.flatnonzero(ids >= 0).tolist())
         blocks.put(row, UNRANKED if rng.random() < 0.3 else rng.randrange(levels))

@@ -1,7 +1,5 @@
 """What-ifs by column: which filters allow them, and that limits, codes and the plain form draw the same line."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,10 @@ from berth.framework.loaded import loaded
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import unschedulable
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from berth.state.cache import Cache
+from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
+from berth.state.views import Memory
 from packages.scheduler.tests.plugins.support import handle_of
 
 GPU = "example.com/gpu"
@@ -94,10 +95,11 @@ ANY_POD = frozenset({Dependency.PODS_ANYWHERE})
 )
 def test_only_filters_that_say_how_they_look_at_pods_are_asked_by_column(promises, members, possible):
     info = make_pod().info()
-    plan = FilterPlan([FilterRunner(loaded(a_filter(promises, **members)))], "default", frozenset(), info)
-    memos = SimpleNamespace(table=None, enabled=True)
-    assert WhatIf(plan, memos, CycleState(), info).is_possible is possible
-    assert not WhatIf(plan, SimpleNamespace(table=None, enabled=False), CycleState(), info).is_possible
+    memory = Memory(Cache(), ObjectStore(), Nominator())
+    plan = FilterPlan(memory, [FilterRunner(loaded(a_filter(promises, **members)))], frozenset(), info)
+    assert WhatIf(plan, memory, CycleState(), info).is_possible is possible
+    with memory.switched(on=False):
+        assert not WhatIf(plan, memory, CycleState(), info).is_possible
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,8 @@ def test_a_filter_without_columns_is_asked_by_column_where_its_answers_are_kept(
     promises = Promises(filter_depends_on=depends_on) if depends_on else Promises()
     plain = type("F", (), {"name": "F", "promises": promises, "filter": lambda *_: None, **members})()
     info = make_pod().info()
-    plan = FilterPlan([FilterRunner(loaded(plain))], "default", frozenset(), info)
-    what_if = WhatIf(plan, SimpleNamespace(table=None, enabled=True), CycleState(), info)
+    memory = Memory(Cache(), ObjectStore(), Nominator())
+    plan = FilterPlan(memory, [FilterRunner(loaded(plain))], frozenset(), info)
+    what_if = WhatIf(plan, memory, CycleState(), info)
     assert what_if.is_possible is possible
     assert (what_if.answers_key is not None) is possible, "then two pods of one key are told the same"

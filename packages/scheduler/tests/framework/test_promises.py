@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from berth.config.errors import ConfigError
+from berth.engine.columns import column_of
 from berth.engine.scores import ScoreRunner
 from berth.engine.verdicts import FilterRunner
 from berth.framework.loaded import loaded
@@ -13,6 +14,10 @@ from berth.framework.loader import misfits
 from berth.framework.promises import NO_PROMISES, UNKNOWN, Dependency, Objects, Promises, promises_of
 from berth.plugins.node_ports import NodePorts
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from berth.state.cache import Cache
+from berth.state.nominator import Nominator
+from berth.state.objects import ObjectStore
+from berth.state.views import Memory
 from berth.testing import VirtualCluster
 from packages.scheduler.tests.plugins.support import handle_of
 
@@ -55,7 +60,7 @@ def test_the_row_form_is_used_where_the_class_itself_vouches_for_it(kind, is_use
 def test_columns_of_a_class_that_says_nothing_are_not_kept():
     pod = object()
     for runner in (FilterRunner(made(Stricter)), ScoreRunner(made(Stricter), 1)):
-        assert runner.slots.of("default", pod).key is None
+        assert column_of(Memory(Cache(), ObjectStore(), Nominator()), runner, pod) is None
 
 
 def test_something_else_called_promises_is_refused():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from berth.api.codec import decode
 from berth.api.selectors import parse_label_selector
 from berth.core.builders import make_node, make_pod
-from berth.engine.nominated_load import NominatedLoad
+from berth.engine.nominated_load import nominated_load as claimed
 from berth.framework.cycle_state import CycleState
 from berth.plugins.legacy.node_prefer_avoid_pods import ANNOTATION, NodePreferAvoidPods
 from berth.plugins.node_ports import HostPortIndex
@@ -25,6 +25,7 @@ from berth.plugins.volumes.node_rows import NodeRows
 from berth.plugins.volumes.uses import VolumeUses, claim_key
 from berth.state.pod_info import WILDCARD_IP, HostPort
 from berth.state.topology import EligibleRows, Topology
+from berth.state.views import Memory
 from packages.scheduler.tests.plugins.support import handle_of
 from tests.effort import examples
 
@@ -121,10 +122,11 @@ def avoided_nodes(handle):
 
 
 def nominated_load(handle):
-    load = NominatedLoad(handle.cache.table, handle.nominator)
+    memory = Memory(handle.cache, handle.objects, handle.nominator)
 
     def ask():
-        rivals, rows = load.against(make_pod("asking").priority(3).info()), handle.cache.table.rows()
+        load, rows = claimed(memory, handle.nominator), handle.cache.table.rows()
+        rivals = load and load.against(make_pod("asking").priority(3).info())
         return rivals and (rivals.pods[rows].tolist(), rivals.requested("cpu")[rows].tolist())
 
     return ask

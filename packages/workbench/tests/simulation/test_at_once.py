@@ -11,7 +11,7 @@ import pytest
 
 from berth.config.load import load_config
 from berth.core.builders import PodBuilder, make_node, make_pod
-from berth.engine.alike import AlikeRun
+from berth.core.core import Core
 from berth.framework.handle import Handle
 from berth.framework.interface import PermitPlugin, PostBindPlugin, ScorePlugin
 from berth.framework.promises import Dependency, Promises
@@ -192,14 +192,14 @@ def test_alike_pods_in_a_row_are_placed_by_what_the_one_before_left(
 ) -> None:
     """Otherwise the tests above compare two equal ways."""
     found = []
-    best_rows = AlikeRun.best_rows
+    row_for_another = Core._row_for_another
 
-    def seen(self: AlikeRun, pod: Any) -> Any:
-        rows = best_rows(self, pod)
-        found.append(rows is not None)
-        return rows
+    def seen(self: Core, profile: Any, pod: Any) -> Any:
+        row = row_for_another(self, profile, pod)
+        found.append(row is not None)
+        return row
 
-    monkeypatch.setattr(AlikeRun, "best_rows", seen)
+    monkeypatch.setattr(Core, "_row_for_another", seen)
 
     def told(make: Any) -> dict[str, Any]:
         lots = random.Random(7)

@@ -32,7 +32,6 @@ from berth.cycle.reports import Reporter
 from berth.cycle.schedule import DrawLots, Search
 from berth.cycle.shadow import ShadowParts, ShadowProfile, Shadows
 from berth.engine.build import build_profiles
-from berth.engine.memo import Memos
 from berth.engine.point_runner import PointRunner
 from berth.engine.profile import Profile
 from berth.engine.promise_check import PromiseCheck
@@ -55,6 +54,7 @@ from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 from berth.state.shards import Ownership
+from berth.state.views import Memory
 
 Stopwatch = Callable[[], float]
 
@@ -77,7 +77,7 @@ def build_core(config: SchedulerConfiguration, registry: Registry, options: Core
     state = ClusterState.of(Cache(rules.assumed_ttl_s, sweep_period_s=rules.assumed_sweep_period_s), ObjectStore())
     cache, nominator, waiting = state.cache, state.nominator, state.waiting
     in_pre_bind = PodsInPreBind(dispatcher)
-    memos = Memos(cache, state.objects, enabled=deciding.memos)
+    memos = Memory(cache, state.objects, nominator, enabled=deciding.memos)
 
     # Plugins, and the queue that asks them. Plugins may move a pod to the active queue, so each needs the other: the
     # only cycle there is. It is closed by a function that is not called before plugins run.

@@ -20,10 +20,8 @@ from berth.cycle.failure import FailureHandler, pod_event
 from berth.cycle.groups.group_cycle import GroupCycle
 from berth.cycle.instrument import Instrument
 from berth.cycle.reports import Reporter
-from berth.cycle.schedule import Search, schedule_pod
+from berth.cycle.schedule import Search, find_nodes, schedule_pod, score_nodes, select_node
 from berth.cycle.shadow import Shadows
-from berth.engine.alike import AlikeRun, run_after
-from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
 from berth.framework.custom_resources import CustomResources
@@ -37,6 +35,7 @@ from berth.state.cache import on_node
 from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
+from berth.state.views import Memory
 
 ALIKE_AT_ONCE = 128
 """How many pods are placed in one step at most, if each is like the one before."""
@@ -61,7 +60,7 @@ class AttemptParts:
     """What an attempt to place a pod is made with."""
 
     profiles: dict[str, Profile]
-    memos: Memos
+    memos: Memory
     search: Search
     reporter: Reporter
     stopwatch: Callable[[], float]
@@ -136,10 +135,8 @@ class Core:
         """
         self._bind_at_once: BindAtOnce | None = None
         self._binds_runs = False
-        self._run: AlikeRun | None = None
-        """The run that the last decision started, if its pod was bound at once and the next one in the queue is like
-        it.
-        """
+        self._before: PodInfo | None = None
+        """The last pod, if it was bound at once, and those like it may be placed in a run."""
 
     @property
     def now(self) -> float:
@@ -218,8 +215,8 @@ class Core:
             self.queue.flush(now)
             self._expire()
             queued = self.queue.pop(now) if begins else None
-            if queued is not None and self._run is not None:
-                queued = self._go_on(queued)
+            if queued is not None and self._before is not None:
+                queued = self._go_on(queued, self._before)
             if queued is not None:
                 self._dispatcher.open(self._schedule_one(queued))
                 self._inbox.empty()
@@ -241,7 +238,7 @@ class Core:
         is bound within its attempt, without effects, answers and events. Each pod has an attempt and a decision of its
         own unless pods are placed `in_runs`, where each is like the one before.
         """
-        self._bind_at_once, self._binds_runs, self._run = bind, in_runs, None
+        self._bind_at_once, self._binds_runs, self._before = bind, in_runs, None
 
     def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
         """Take over what another core's queue remembers about the pods that both have."""
@@ -271,8 +268,6 @@ class Core:
         work = WorkBudget(self._work_limit)
         attempt = Attempt(self.profiles[pod.profile_name], pod, self._stopwatch, work=work)
         self._instrument.attempting(queued)
-        following = self.queue.peek()
-        self.memos.more_to_come = is_followed = following is not None and following.pod.shape.is_like(pod.shape)
         start_index = self.search.start_index
         try:
             if queued.sort_error is not None:
@@ -284,7 +279,6 @@ class Core:
         except BaseException as raised:  # a bug ends this attempt only, not the scheduler
             bug = contained(raised, THROWN_IN)
             attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
-        self.memos.more_to_come = False  # what is asked between attempts may never be asked again
         if self._keeps_health and work.verdict:
             self.health.overran(attempt.profile.name, work.most, work.verdict)
         self._reporter.record(attempt, queued, self._stopwatch() - attempt.started, is_fresh=True)
@@ -295,10 +289,8 @@ class Core:
             return
         node_name = self.cache.table.names[row]
         if self._bind_at_once is not None and self._is_nobody_told and attempt.profile.binds_plainly(attempt.state):
-            self._run = None
-            if self._binds_runs and is_followed and following is not None:
-                self._run = self._run_after(attempt, following.pod)
             self._place(pod, self._bind_at_once(pod, node_name))
+            self._before = pod if self._binds_runs else None
             return
         attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
         status, timeouts_s = self._binding.reserve(attempt, node_name)
@@ -313,32 +305,49 @@ class Core:
         is_watched = type(self._instrument) is not Instrument and not self._instrument.leaves_out_plain
         return not (is_watched or self._keeps_health or self._has_shadows) and self.intake.handlers is None
 
-    def _run_after(self, attempt: Attempt, following: PodInfo) -> AlikeRun | None:
-        """Return the run that a decision starts, if the next pod is like this one and can use it."""
-        found = attempt.found
-        return run_after(attempt.profile, attempt.pod, following, attempt.state, found.verdicts, found.scored)
-
-    def _go_on(self, queued: QueuedPod) -> QueuedPod | None:
-        """Place a popped pod, and those that follow while each is like the one before.
+    def _go_on(self, queued: QueuedPod, before: PodInfo) -> QueuedPod | None:
+        """Place a popped pod, and those that follow, while each is like the one before: as attempts would, of which
+        nothing is told and kept.
 
         Return the pod that needs a whole attempt; None if none is left, or enough were placed in one step.
         """
-        assert self._run is not None and self._bind_at_once is not None, "the run began with a pod that was bound so"
-        run = self._run
+        self._before = None
         following: QueuedPod | None = queued
         for _ in range(ALIKE_AT_ONCE):
-            if following is None:
-                return None
-            pod = following.pod
-            may_go_on = following.sort_error is None and run.takes(pod) and self.intake.is_wanted(pod)
-            rows = run.best_rows(pod) if may_go_on else None
-            if rows is None:
-                self._run = None
+            if following is None or not self._goes_on(following, before):
                 return following
-            self.trace.forget(pod.key)
-            self._place(pod, self._bind_at_once(pod, self.cache.table.names[self.search.break_tie(rows)]))
             following = self.queue.pop(self.now)
+        self._before = before
         return following
+
+    def _goes_on(self, queued: QueuedPod, before: PodInfo) -> bool:
+        """Place a pod if it is like the one before and goes to some node, and nothing but its binding is to be done."""
+        pod, profile = queued.pod, self.profiles[before.profile_name]
+        if not pod.shape.is_like(before.shape) or pod.profile_name != before.profile_name or queued.sort_error:
+            return False
+        if profile.percentage_of_nodes_to_score is not None or not self.intake.is_wanted(pod):
+            return False
+        try:
+            row = self._row_for_another(profile, pod)
+        except BaseException as raised:  # the attempt will meet it, too, and says whose bug it is
+            contained(raised)
+            return False
+        if row is None or self._bind_at_once is None:
+            return False
+        self.trace.forget(pod.key)
+        self._place(pod, self._bind_at_once(pod, self.cache.table.names[row]))
+        return True
+
+    def _row_for_another(self, profile: Profile, pod: PodInfo) -> int | None:
+        """Return where a pod goes that is like the one before; None if it takes a whole attempt to say."""
+        rows = profile.best_of_ranking(pod)
+        if rows is not None:
+            return self.search.break_tie(rows)
+        attempt = Attempt(profile, pod, work=WorkBudget(self._work_limit))
+        failure = find_nodes(self.search, attempt) or score_nodes(self.search, attempt)
+        if failure is not None or not profile.binds_plainly(attempt.state):
+            return None
+        return select_node(self.search, attempt).chosen_row
 
     def _place(self, pod: PodInfo, bound: Pod) -> None:
         """Take in that a pod is bound to its node."""

@@ -20,7 +20,7 @@ from msgspec.structs import force_setattr
 
 from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.instrument import Instrument, Times
-from berth.engine.memo import Compute, RowForm
+from berth.engine.columns import RowForm
 from berth.engine.point_runner import Arguments, PointRunner, Result
 from berth.engine.scores import ScoreRunner
 from berth.engine.verdicts import FilterRunner, Mask, Verdict, Verdicts
@@ -279,12 +279,11 @@ class _TimedFilter(FilterRunner):
         self._runner = runner
         self.row_form = runner.timed_row_form(self.name, "Filter", self.row_form)
 
-    def compute(self, *args: Any) -> Compute:
-        ask = super().compute(*args)
-        return lambda rows: self._runner.time_plugin(self.name, "Filter", ask, (rows,))
+    def ask(self, *args: Any) -> Any:
+        return self._runner.time_plugin(self.name, "Filter", super().ask, args)
 
-    def domain_entry(self, *args: Any) -> Any:
-        return self._runner.time_plugin(self.name, "Filter", super().domain_entry, args)
+    def over_domains(self, *args: Any) -> Any:
+        return self._runner.time_plugin(self.name, "Filter", super().over_domains, args)
 
 
 class _TimedScore(ScoreRunner):
@@ -297,9 +296,8 @@ class _TimedScore(ScoreRunner):
         self._runner = runner
         self.row_form = runner.timed_row_form(self.name, "Score", self.row_form)
 
-    def compute(self, *args: Any) -> Compute:
-        ask = super().compute(*args)
-        return lambda rows: self._runner.time_plugin(self.name, "Score", ask, (rows,))
+    def ask(self, *args: Any) -> Any:
+        return self._runner.time_plugin(self.name, "Score", super().ask, args)
 
     def over_domains(self, *args: Any) -> Any:
         if self.domain_form is None:

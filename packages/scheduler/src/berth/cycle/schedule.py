@@ -163,7 +163,7 @@ def score_nodes(search: Search, attempt: Attempt) -> Outcome | None:
         return Outcome(error=f'running PreScore plugin "{status.plugin}": {status.message}')
     # The kept sums cover the rows that pass all filters, so they hold only where nothing has narrowed those rows since.
     as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask
-    scored = profile.run_score(state, pod, nodes, verdicts.mask_source if verdicts and as_it_stands else None)
+    scored = profile.run_score(state, pod, nodes, verdicts.source if verdicts and as_it_stands else None)
     if isinstance(scored, Status):
         return Outcome(error=scored.message)
     attempt.found.scored = scored

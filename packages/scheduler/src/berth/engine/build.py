@@ -14,7 +14,6 @@ from berth.config.missing_plugins import not_there
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerConfiguration
-from berth.engine.memo import Memos
 from berth.engine.point_runner import PointRunner
 from berth.engine.profile import Profile
 from berth.engine.promise_check import PromiseCheck
@@ -27,13 +26,14 @@ from berth.framework.handle import Handle
 from berth.framework.health import HealthBook
 from berth.framework.loaded import ContractError, LoadedPlugin, loaded
 from berth.framework.registry import IN_TREE, Registry
+from berth.state.views import Memory
 
 
 def build_profiles(
     config: SchedulerConfiguration,
     registry: Registry,
     handle: Handle,
-    memos: Memos,
+    memos: Memory,
     extenders: Sequence[Extender] = (),
     *,
     make_runner: Callable[[str], PointRunner] = lambda _profile: PointRunner(),

@@ -1,18 +1,18 @@
-"""What nominated pods would take of each row, kept up to date as nominations come and go.
+"""What nominated pods would take of each row.
 
 Pods of lower or equal priority must leave that room alone. Adding it up again for every pod and node would cost more
 than all filters together once there are hundreds of nominations, as when one large workload preempts another.
 """
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.readers import NominationReader
-from berth.state.follower import RowFollower
 from berth.state.pod_info import PodInfo
 from berth.state.table import Int64, NodeTable
+from berth.state.views import NOMINATIONS, ChangedRows, Memory, View
 
 MAX_PRIORITIES = 64
 """When this many priorities are known, those that no nominated pod has any more are forgotten."""
@@ -76,25 +76,47 @@ class _Claims:
             column[row] = 0
 
 
-class NominatedLoad:
-    """The claims of all nominated pods, by priority."""
+class NominatedLoad(View):
+    """The claims of all nominated pods, by priority: a view of nodes and nominations.
 
-    __slots__ = ("_by_priority", "_capacity", "_follower", "_nominator", "_position", "_table")
+    A row is recounted from the nominator, never adjusted, so it does not matter what has happened there. A nomination
+    to a node that does not exist yet counts once the node appears.
+    """
+
+    __slots__ = ("_by_priority", "_capacity", "_nominator", "_table")
 
     def __init__(self, table: NodeTable, nominator: NominationReader) -> None:
         self._table = table
         self._nominator = nominator
-        self._position = -1
-        """How far in the nominator's change log the claims have been counted; -1: not at all."""
         self._by_priority: dict[int, _Claims] = {}
-        self._capacity = table.capacity
-        self._follower = RowFollower(table, nodes=True)
+        self._capacity = 0
+        super().__init__(follows=NOMINATIONS)
 
-    def against(self, pod: PodInfo) -> RivalLoad | None:
-        """Return what nominated pods of the pod's own priority or above claim; None if no pod is nominated."""
-        if not len(self._nominator):
-            return None
-        self._catch_up()
+    def compute_all(self, memory: Memory, asking: Any) -> None:
+        """Count all nominations."""
+        self._by_priority, self._capacity = {}, self._table.capacity
+        row_of = self._table.row_of
+        for row in {row_of[name] for name in self._nominator.nodes() if name in row_of}:
+            self._count(row)
+
+    def compute_rows(self, memory: Memory, asking: Any, rows: ChangedRows) -> bool:
+        """Count the nominations to some rows again."""
+        for row in rows.rows:
+            for claims in self._by_priority.values():
+                claims.clear(row)
+            self._count(row)
+        return True
+
+    def release(self) -> None:
+        """Let go of all claims."""
+        self._by_priority, self._capacity = {}, 0
+
+    def nbytes(self) -> int:
+        """Return about how much the claims take up."""
+        return 4 * 8 * self._capacity * max(len(self._by_priority), 1)
+
+    def against(self, pod: PodInfo) -> RivalLoad:
+        """Return what nominated pods of the pod's own priority or above claim."""
         claims = [claim for priority, claim in self._by_priority.items() if priority >= pod.priority]
         own, own_row = self._own(pod)
         return RivalLoad(claims, own, own_row, self._capacity)
@@ -110,27 +132,9 @@ class NominatedLoad:
         # what is in the sum is subtracted again.
         return (own, row) if own is not None and own.priority >= pod.priority else (None, -1)
 
-    def _catch_up(self) -> None:
-        # Every row whose node or nominations may have changed is recounted from the nominator, never adjusted, so it
-        # does not matter what happened in between. A nomination to a node that does not exist yet counts once the node
-        # appears.
-        table = self._table
-        changed_nodes, changed_names = self._follower.changed_rows(), self._nominator.changes.since(self._position)
-        if changed_nodes is None or changed_names is None:
-            self._by_priority.clear()
-            self._capacity = table.capacity
-            rows = {table.row_of[name] for name in self._nominator.nodes() if name in table.row_of}
-        else:
-            rows = {table.row_of[name] for name in changed_names if name in table.row_of}
-            rows.update(changed_nodes)
-        self._position = self._nominator.changes.position
-        for row in rows:
-            self._count(row)
-
     def _count(self, row: int) -> None:
-        for claims in self._by_priority.values():
-            claims.clear(row)
-        for pod in self._nominated_to(row):
+        name = self._table.names[row]
+        for pod in self._nominator.pods_on(name) if name else ():
             self._claims_of(pod.priority).add(row, pod)
 
     def _claims_of(self, priority: int) -> _Claims:
@@ -141,6 +145,9 @@ class NominatedLoad:
             found = self._by_priority[priority] = _Claims(self._capacity)
         return found
 
-    def _nominated_to(self, row: int) -> Iterator[PodInfo]:
-        name = self._table.names[row]
-        return iter(self._nominator.pods_on(name) if name else ())
+
+def nominated_load(memory: Memory, nominator: NominationReader) -> NominatedLoad | None:
+    """Return the claims of all nominated pods, up to date; None if no pod is nominated."""
+    if not len(nominator):
+        return None
+    return memory.bring(memory.view(NominatedLoad, lambda: NominatedLoad(memory.table, nominator)))

@@ -6,22 +6,19 @@ that run over all nodes live in `verdicts.py` and `scores.py`.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from msgspec.structs import force_setattr
 
-from berth.api.recent import Recent
 from berth.config.types import ExtensionPoint as Point
-from berth.engine.memo import Memos
-from berth.engine.nominated_load import NominatedLoad, RivalLoad
-from berth.engine.overlays import MAX_OVERLAYS, KeptOverlay
+from berth.engine.nominated_load import RivalLoad, nominated_load
+from berth.engine.overlays import Overlay
 from berth.engine.point_runner import PointRunner
 from berth.engine.preparation import Answer, Preparation, Promised
 from berth.engine.promise_check import PromiseCheck
-from berth.engine.rejections import Rejections
-from berth.engine.scores import Scored, ScorePlan, run_score
-from berth.engine.sums import MaskSource, Sums
+from berth.engine.scores import Scored, ScorePlan, Shares, run_score
+from berth.engine.sums import UNRANKED, BestRows, MaskSource, Ranked, Ranking
 from berth.engine.verdicts import FilterPlan, Mask, Verdicts, call_filter, run_filters
 from berth.engine.what_if import RowArray, WhatIf
 from berth.framework.blame import PluginBrokenError, ask, blamed, contained, described
@@ -47,8 +44,9 @@ from berth.framework.readers import NominationReader
 from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
 from berth.framework.work_budget import steps_to_filter
 from berth.state.node_view import NodeView
-from berth.state.pod_info import LABELS, PodFamily, PodInfo
+from berth.state.pod_info import PodFamily, PodInfo
 from berth.state.table import NodeTable
+from berth.state.views import Memory
 
 WITH_NOMINATED = "filters beside nominated pods"
 """The spender in the work budget for asking about single nodes with nominated pods counted in."""
@@ -130,6 +128,17 @@ def _without(plugins: tuple[Present, ...], state: CycleState) -> tuple[Present, 
     return tuple(plugin for plugin in plugins if plugin.name not in out) if out else plugins
 
 
+class Standing(NamedTuple):
+    """A decision that is the best rows of a view."""
+
+    pod: PodInfo
+    state: CycleState
+    shares: Shares
+    epoch: int
+    """That of the shares: as long as it is the same, the same columns count as they are."""
+    ranked: Ranked
+
+
 class Profile:
     """The plugins of one scheduler name."""
 
@@ -137,7 +146,7 @@ class Profile:
         self,
         name: str,
         points: Mapping[Point, tuple[tuple[LoadedPlugin, int], ...]],
-        memos: Memos,
+        memos: Memory,
         nominator: NominationReader,
         percentage_of_nodes_to_score: int | None = None,
         extenders: Sequence[Extender] = (),
@@ -161,10 +170,7 @@ class Profile:
         """Whether a node's verdict names all filters that reject it, or the first."""
         self.memos = memos
         self.nominator = nominator
-        self.nominated = NominatedLoad(memos.table, nominator)
-        self.sums = Sums(memos)
-        self.rejections = Rejections(memos)
-        self._overlays: Recent[FilterPlan, KeptOverlay] = Recent(MAX_OVERLAYS)
+        self._latest: Standing | None = None
 
         def at(point: Point) -> list[LoadedPlugin]:
             return [plugin for plugin, _ in points.get(point, ())]
@@ -236,6 +242,7 @@ class Profile:
 
     def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFiltered:
         """Run PreFilter; plugins that skip are left out of Filter, narrowings are intersected."""
+        self.memos.begin_turn()
         self.runner.attempt_begins(state)
         found = self.runner.run("PreFilter", self._pre_filtered, state, pod)
         ended = None if found.status is None or found.status.code is Code.UNSCHEDULABLE else found.status
@@ -285,14 +292,13 @@ class Profile:
         with these counted in.
         """
         plan = self._filter_plan(state, pod)
-        merges = self.checks_all_filters
-        verdicts = run_filters(plan, self.memos, self.sums, self.rejections, state, pod, table, searched, merges=merges)
+        verdicts = run_filters(plan, self.memos, state, pod, searched, merges=self.checks_all_filters)
         rivals = self.rivals(pod)
         if rivals is not None:
             verdicts.overlay = self._overlay_of(searched, rivals, state, pod, table)
         self.runner.asked_about_nodes(verdicts, table.node_log.position)
         if self.promise_check is not None:
-            self.promise_check.filtered(self.name, plan.slots, state, pod, table)
+            self.promise_check.filtered(self.name, plan.runners, plan.columns, state, pod, table)
         return verdicts
 
     def run_narrow(
@@ -330,28 +336,18 @@ class Profile:
         """
         rows = rivals.rows()
         rows = rows[searched[rows]]
-        kept = self._kept_overlay(state, pod) if len(rows) > FEW_ROWS else None
-        if kept is None:
+        overlay = self._overlay(state, pod) if len(rows) > FEW_ROWS else None
+        if overlay is None:
             return self._rejected_beside(rivals, rows, state, pod, table)
-        unknown = kept.unknown(rows)
-        if len(unknown):
-            kept.learn(unknown, self._rejected_beside(rivals, unknown, state, pod, table))
-        return kept.rejected(rows)
+        return overlay.rejected(rows, lambda unknown: self._rejected_beside(rivals, unknown, state, pod, table))
 
-    def _kept_overlay(self, state: CycleState, pod: PodInfo) -> KeptOverlay | None:
+    def _overlay(self, state: CycleState, pod: PodInfo) -> Overlay | None:
         """Return what is known about rows with nominated pods for pods like this one; None if nothing may be kept."""
-        if pod.shape.is_large or self.nominator.node_of(pod.uid) is not None:
-            return None
-        basis = self.basis(state, pod)
-        if basis is None:
-            return None
         plan = self._filter_plan(state, pod)
-        kept = self._overlays.get(plan)
-        if kept is None:
-            kept = KeptOverlay(self.table, self.nominator)
-            self._overlays.put(plan, kept, pod.shape.size)
-        kept.catch_up(basis)
-        return kept
+        if pod.shape.is_large or not (self.memos.enabled and plan.all_kept) or self.nominator.node_of(pod.uid):
+            return None
+        key = Overlay, plan.kept, pod.priority
+        return self.memos.bring(self.memos.view(key, lambda: Overlay(plan.beside_rows)))
 
     def _rejected_beside(
         self, rivals: RivalLoad, rows: RowArray, state: CycleState, pod: PodInfo, table: NodeTable
@@ -397,7 +393,8 @@ class Profile:
 
     def rivals(self, pod: PodInfo) -> RivalLoad | None:
         """Return what nominated pods of at least the pod's priority claim; None if no pod is nominated."""
-        return self.nominated.against(pod)
+        load = nominated_load(self.memos, self.nominator)
+        return None if load is None else load.against(pod)
 
     def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
         """Return the pods nominated to a node whose priority is at least the pod's own."""
@@ -439,9 +436,11 @@ class Profile:
     def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
         """Return what the filters that did not skip depend on besides rows; None if one of them does not say."""
         plan = self._filter_plan(state, pod)
-        if not self.memos.enabled or not plan.all_lasting:
+        if not self.memos.enabled or not plan.all_kept:
             return None
-        return plan.sum_key, [self.memos.versions(needs) for needs in plan.beside_rows]
+        self.memos.read()
+        capacity = self.table.capacity
+        return plan.kept, capacity, tuple([needs.counters(self.memos) for needs in plan.beside_rows])
 
     def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Ask every Filter plugin that did not skip about one node; return the first rejection, or all as one."""
@@ -513,21 +512,56 @@ class Profile:
         return None
 
     def run_score(
-        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, mask_source: MaskSource | None = None
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, source: MaskSource | None = None
     ) -> Scored | Status:
-        """Score the feasible nodes; `mask_source` is that of the verdicts, if nothing has narrowed the nodes since."""
-        found = self.runner.run("Score", self._scored, state, pod, nodes, mask_source)
+        """Score the feasible nodes; `source` is that of the verdicts, if nothing has narrowed the nodes since."""
+        found = self.runner.run("Score", self._scored, state, pod, nodes, source)
         self.runner.asked("Score", self.scorers, state.skip_score, times=nodes.count)
         if self.promise_check is not None:
-            slots = self._score_plan(state, pod).slots
-            self.promise_check.scored(self.name, slots, state, pod, nodes.table, nodes.row_array())
+            plan = self._score_plan(state, pod)
+            self.promise_check.scored(self.name, plan.runners, plan.columns, state, pod, nodes.table, nodes.row_array())
         return found
 
     def _scored(
-        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, mask_source: MaskSource | None
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, source: MaskSource | None
     ) -> Scored | Status:
         plan = self._score_plan(state, pod)
-        return run_score(plan, self.memos, self.sums, state, pod, nodes, mask_source)
+        scored = run_score(plan, self.memos, state, pod, nodes, source)
+        view = None if isinstance(scored, Status) else scored.view
+        self._latest = None if view is None else Standing(pod, state, plan.shares, plan.shares.epoch, view)
+        return scored
+
+    def best_of_ranking(self, pod: PodInfo) -> BestRows | None:
+        """Return the best rows for a pod if its whole decision is the ranking that the last one came from.
+
+        That is so for a pod of the same shape if no plugin has to be asked about each pod, and if the same columns
+        count as they are. Then only the rows that have changed are worked out again.
+        """
+        latest, memos = self._latest, self.memos
+        if (
+            latest is None
+            or latest.pod.shape is not pod.shape
+            or len(self.nominator)
+            or self.narrowing
+            or self._optional
+        ):
+            return None
+        memos.begin_turn()
+        state, asking = latest.state, (latest.state, pod)
+        if self._asks_about(pod) or not self.binds_plainly(state) or not self._filter_plan(state, pod).all_kept:
+            return None
+        if memos.bring(latest.shares, asking).epoch != latest.epoch:
+            return None
+        latest.ranked.bring_up_to_date(memos, asking)
+        ranking: Ranking = latest.ranked.ranking
+        rows = ranking.best_rows()
+        return rows if ranking.highest() != UNRANKED else None
+
+    def _asks_about(self, pod: PodInfo) -> bool:
+        """Say whether any PreFilter or PreScore plugin is asked about each pod of a shape."""
+        plans, at = pod.shape.plans, self.memos.version_beside_rows
+        prepared = [plans.get((self.name, point)) for point in (Point.PRE_FILTER, Point.PRE_SCORE)]
+        return any([known is None or known.asked_at(at) != () for known in prepared])  # noqa: C419 (a list is faster)
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
@@ -604,7 +638,7 @@ class Profile:
         while family is not None:
             # For the first pod of a shape or family all plugins are asked: preparing would not pay for a pod like no
             # other.
-            if key in family.plans or self.memos.more_to_come:
+            if key in family.plans:
                 prepared: Preparation[Present] | None = family.plans.get(key)
                 if prepared is None:
                     prepared = family.plans[key] = Preparation(plugins, promised, pod, ask, family.ignored)
@@ -613,42 +647,24 @@ class Profile:
             family = family.wider
         return None
 
-    def to_ask(self, point: Point, pod: PodInfo, *, whatever_labels: bool = False) -> Sequence[Any] | None:
-        """Return the PreFilter or PreScore plugins to ask about one more pod of the shape; None for all.
-
-        With `whatever_labels` the pod may have other labels. The answer holds while `Memos.version_beside_rows` stays.
-        """
-        prepared: Preparation[Any] | None = pod.shape.plans.get((self.name, point))
-        asked = None if prepared is None else prepared.asked_at(self.memos.version_beside_rows)
-        if asked is None or not whatever_labels:
-            return asked
-        is_pre_filter = point is Point.PRE_FILTER
-        promised = self._pre_filter_promises if is_pre_filter else self._pre_score_promises
-        plugins: tuple[Plugin, ...] = self.pre_filter if is_pre_filter else self.pre_score
-        # What was settled for the shape holds for other labels too if the plugin never looks at them.
-        return [each for each in plugins if each in asked or LABELS not in promised[each.name].ignores]
-
-    def kept_plans(self, state: CycleState, pod: PodInfo) -> tuple[FilterPlan, ScorePlan] | None:
-        """Return the plans of the Filter and Score plugins that did not skip, if all their kept columns are up to
-        date.
-        """
-        filters, scores = self._filter_plan(state, pod), self._score_plan(state, pod)
-        return (filters, scores) if filters.set.is_settled and scores.lasting.is_settled else None
-
     def _filter_plan(self, state: CycleState, pod: PodInfo, without: frozenset[str] = frozenset()) -> FilterPlan:
         # Pods of one shape may be skipped by different plugins, since that also depends on what exists in the cluster.
         skipped = state.skip_filter | without if without else state.skip_filter
         key = (self.name, Point.FILTER, skipped)
-        plan: FilterPlan | None = pod.shape.plans.get(key)
+        plan: FilterPlan | None = pod.shape.plans.get(key) if self.memos.enabled else None
         if plan is None:
-            plan = pod.shape.plans[key] = FilterPlan(self.filters, self.name, skipped, pod)
+            plan = FilterPlan(self.memos, self.filters, skipped, pod)
+            if self.memos.enabled:
+                pod.shape.plans[key] = plan
         return plan
 
     def _score_plan(self, state: CycleState, pod: PodInfo) -> ScorePlan:
         key = (self.name, Point.SCORE, state.skip_score)
-        plan: ScorePlan | None = pod.shape.plans.get(key)
+        plan: ScorePlan | None = pod.shape.plans.get(key) if self.memos.enabled else None
         if plan is None:
-            plan = pod.shape.plans[key] = ScorePlan(self.scorers, self.name, state.skip_score, pod)
+            plan = ScorePlan(self.memos, self.scorers, state.skip_score, pod)
+            if self.memos.enabled:
+                pod.shape.plans[key] = plan
         return plan
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from berth.engine.memo import Slot
+from berth.engine.columns import PluginColumn, Runner
 from berth.engine.scores import UNASKED
 from berth.framework.blame import contained
 from berth.framework.cycle_state import CycleState
@@ -25,6 +25,7 @@ from berth.framework.work_budget import WorkBudget
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth.state.views import NEVER
 
 MOST_TOLD = 100
 """How many different faults are reported; each is reported once."""
@@ -75,44 +76,60 @@ class PromiseCheck:
         lookups = self._lookups[profile, plugin] = Lookups()
         return WatchedHandle(handle, lookups)
 
-    def filtered(self, profile: str, slots: Sequence[Slot], state: CycleState, pod: PodInfo, table: NodeTable) -> None:
+    def filtered(
+        self,
+        profile: str,
+        runners: Sequence[Runner],
+        columns: Sequence[PluginColumn | None],
+        state: CycleState,
+        pod: PodInfo,
+        table: NodeTable,
+    ) -> None:
         """Check the answers for all nodes; called once for each attempt."""
         self._is_due = self._seen % self._every == 0
         self._seen += 1
         if self._is_due:
-            self._check(profile, "filter", slots, state, pod, table, table.rows())
+            self._check(profile, "filter", runners, columns, state, pod, table, table.rows())
 
     def scored(
-        self, profile: str, slots: Sequence[Slot], state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray
-    ) -> None:
-        """Check the scores of feasible rows; called after `filtered`, for the same pod."""
-        if self._is_due:
-            self._check(profile, "score", slots, state, pod, table, rows)
-
-    def _check(
         self,
         profile: str,
-        form: str,
-        slots: Sequence[Slot],
+        runners: Sequence[Runner],
+        columns: Sequence[PluginColumn | None],
         state: CycleState,
         pod: PodInfo,
         table: NodeTable,
         rows: RowArray,
     ) -> None:
-        for slot in slots:
-            plugin: LoadedPlugin = slot.runner.plugin
+        """Check the scores of feasible rows; called after `filtered`, for the same pod."""
+        if self._is_due:
+            self._check(profile, "score", runners, columns, state, pod, table, rows)
+
+    def _check(
+        self,
+        profile: str,
+        form: str,
+        runners: Sequence[Runner],
+        columns: Sequence[PluginColumn | None],
+        state: CycleState,
+        pod: PodInfo,
+        table: NodeTable,
+        rows: RowArray,
+    ) -> None:
+        for runner, column in zip(runners, columns, strict=True):
+            plugin: LoadedPlugin = runner.plugin
             lookups = self._lookups.get((profile, plugin.name))
             if lookups is None:
                 continue
             # A state and budget of its own, so that asking again leaves no trace.
             asked = msgspec.structs.replace(state.clone(), work=WorkBudget())
             question = _Question(plugin, form, asked, pod, table, rows)
-            answers = list(question.kept(slot))
-            columns = list(question.by_column())
-            answers += columns
-            promises_something = slot.dependencies.is_kept and plugin.signature is not None
-            asks_all = self._every == 1 and (promises_something or columns)
-            if question.is_plain and (asks_all or (promises_something and not columns)):
+            answers = list(question.kept(column))
+            by_column = list(question.by_column())
+            answers += by_column
+            promises_something = runner.needs.is_kept and plugin.signature is not None
+            asks_all = self._every == 1 and (promises_something or by_column)
+            if question.is_plain and (asks_all or (promises_something and not by_column)):
                 said, facts = question.by_node(lookups)
                 answers.append(("node by node", said))
                 if promises_something:
@@ -189,10 +206,9 @@ class _Question(NamedTuple):
         names = self.table.names
         return BrokenPromise(self.plugin.name, self.form, self.pod.key, names[row], looked_at, difference)
 
-    def kept(self, slot: Slot) -> Iterator[tuple[str, list[Any]]]:
-        """Yield the cached answer, if there is one."""
-        entry = slot.entry
-        if slot.key is None or entry is None or not entry.is_kept:
+    def kept(self, entry: PluginColumn | None) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the answer that is kept, if one is."""
+        if entry is None or entry.verified == NEVER:
             return
         values = entry.column[self.rows].tolist()
         if self.form == "filter":

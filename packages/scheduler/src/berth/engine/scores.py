@@ -1,19 +1,40 @@
 """Runs Score plugins over the feasible nodes: raw scores, normalised, weighted, summed.
 
-Columns that depend on their row alone and need no normalising are summed once and kept (`sums.py`); the others are
+Columns that count as they are, without normalising, are summed and ranked as views (`sums.py`); other scores are
 computed for the feasible rows of this pod. `Scored.by_plugin` gives the scores of each plugin.
 """
 
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
-from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
+from berth.engine.columns import (
+    Asking,
+    ColumnSnapshot,
+    DependencySet,
+    Journal,
+    PluginColumn,
+    RowForm,
+    Values,
+    column_of,
+    signature_of,
+)
 from berth.engine.node_kinds import NodeKinds
-from berth.engine.sums import UNRANKED, BestRows, Blocks, InDomains, MaskSource, Ranking, Sums, summed
+from berth.engine.sums import (
+    UNRANKED,
+    BestRows,
+    Blocks,
+    InDomains,
+    MaskSource,
+    Ranked,
+    Ranking,
+    Total,
+    ranked,
+    ranked_by_domain,
+    total,
+)
 from berth.framework.blame import PluginBrokenError, ask, contained, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, OverDomains, RowArray, Rows, Scores
@@ -23,6 +44,7 @@ from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth.state.views import ChangedRows, Memory, View
 
 MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
 """With a weight up to this a weighted score fits into two bytes."""
@@ -31,22 +53,17 @@ MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
 UNASKED = np.iinfo(np.int64).min
 """Stands for a score that a plain plugin has not given yet, in a column of its answers."""
 
-MAX_SUM_KEYS = 16
-"""How many keys of sums a plan keeps."""
-
 
 class ScoreFacts:
-    """Facts about all rows of a kept raw column. Repairs only widen them, so they may be too cautious, but never
-    wrong.
-    """
+    """Facts about all rows of a raw column. Repairs only widen them, so they may be too cautious, but never wrong."""
 
-    __slots__ = ("any_nonzero", "any_out_of_range", "normalized_zero")
+    __slots__ = ("any_nonzero", "any_out_of_range", "zeros")
 
     def __init__(self) -> None:
         self.any_nonzero = False
         self.any_out_of_range = False
-        self.normalized_zero: int | None = None
-        """What normalising turns a column of zeros into; None until it has been asked for."""
+        self.zeros: _Part | None = None
+        """The share of a column of zeros, where scores are normalised; None until it has been asked for."""
 
     def note(self, raw: Scores) -> "ScoreFacts":
         """Take newly computed values into account."""
@@ -95,10 +112,6 @@ class _Part(NamedTuple):
         return PluginScores(self.plugin, self.weight, self.column.values()[rows] * self.weight)
 
 
-NO_PART = _Part("", 0, None, 0)
-"""Stands where a part is still to be filled in."""
-
-
 class Leader(NamedTuple):
     """A node among the best: its total, and each plugin's weighted share."""
 
@@ -142,7 +155,7 @@ class ScoreParts:
 class Scored(ScoreParts):
     """All plugins' scores of the feasible nodes, and their sum."""
 
-    __slots__ = ("_best", "_kept_total", "_nodes", "_ranking")
+    __slots__ = ("_best", "_kept_total", "_nodes", "_ranking", "view")
 
     def __init__(
         self,
@@ -152,6 +165,7 @@ class Scored(ScoreParts):
         ranking: Ranking | InDomains | None = None,
         *,
         without_parts: int = 0,
+        view: Ranked | None = None,
     ) -> None:
         # Not by `super().__init__`, a call that every pod would pay.
         self._parts = parts
@@ -160,6 +174,8 @@ class Scored(ScoreParts):
         self._kept_total = kept_total
         self._ranking = ranking
         self._best: BestRows | None = None
+        self.view = view
+        """Where the ranking comes from, if no node differs by anything else."""
 
     def leaders(self, count: int, chosen: int) -> "Leaders":
         """Return the rows with the highest totals, by total, `chosen` first among equals, then ascending.
@@ -207,29 +223,6 @@ class Scored(ScoreParts):
         rows = self._nodes.rows
         place = row - rows.start if isinstance(rows, slice) else int(rows.searchsorted(row))
         return int(part.weighted[place])
-
-    @property
-    def kept_ranking(self) -> Ranking | None:
-        """The ranked totals, if they are kept; None if they were computed for this pod, or by domain."""
-        return self._ranking if isinstance(self._ranking, Ranking) else None
-
-    def total_parts(self, plan: "ScorePlan") -> "TotalParts | None":
-        """Return what the total is made of, without shares that are the same for all; None if a plugin is asked node by
-        node.
-        """
-        found = TotalParts([], [], [])
-        entries = iter(enumerate(plan.lasting.entries))
-        moving = {place for place, _ in plan.lasting.moving}
-        for slot, part in zip(plan.slots, self._parts[len(plan.constant) :], strict=False):
-            place, entry = (-1, None) if slot.key is None else next(entries)
-            if entry is not None and part.column is not None:
-                found.lasting.append((entry, part.weight))
-            elif entry is None or place in moving:
-                found.asked.append((slot.runner, entry))
-            elif not isinstance(part.weighted, int):
-                found.seldom.append((slot.runner, entry))
-        is_by_column = all(runner.answers_by_column for runner, _ in (*found.asked, *found.seldom))
-        return found if is_by_column else None
 
     @property
     def weights(self) -> dict[str, int]:
@@ -288,41 +281,21 @@ def _first(totals: NDArray[np.int64], count: int, chosen: int) -> list[int]:
     return sorted(found, key=lambda row: (-found[row], row != chosen, row))[:count]
 
 
-ScoreSource = tuple["ScoreRunner", MemoEntry | None]
-"""What scores, and the cached column of its raw scores, if there is one."""
-
-
-class TotalParts(NamedTuple):
-    """The parts of a total, by what happens to them when a pod is placed."""
-
-    lasting: list[tuple[MemoEntry, int]]
-    """The cached columns that count as they are, with their weights: only some rows change."""
-    asked: list[ScoreSource]
-    """Those whose scores may all change."""
-    seldom: list[ScoreSource]
-    """Those whose scores change only if other nodes become feasible."""
-
-    def total(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the sum of the kept columns by row, `UNRANKED` for rows outside the mask."""
-        entries, weights = [entry for entry, _ in self.lasting], [weight for _, weight in self.lasting]
-        return np.where(mask, summed(entries, weights) if entries else 0, UNRANKED)
-
-
 class ScoreRunner:
     """A Score plugin in column form, whichever form it was written in."""
 
     __slots__ = (
-        "_asks_ahead",
         "_columns",
         "_kinds",
         "_normalize",
         "_plain",
         "domain_form",
         "name",
+        "needs",
         "node_calls",
         "plugin",
         "row_form",
-        "slots",
+        "signature",
         "weight",
         "when_skipped",
     )
@@ -341,29 +314,24 @@ class ScoreRunner:
         self.row_form: RowForm | None = None if plugin.score_row is None else plugin.score_row.score_row
         self.domain_form = None if plugin.score_domains is None else plugin.score_domains.score_domains
         self._kinds = None if plugin.node_signature is None else NodeKinds(plugin.node_signature)
-        needs = DependencySet(plugin.promises.score_depends_on, self.name, asks_each=self._columns is None)
-        self._asks_ahead = needs.is_by_row or needs.goes_by_objects
-        """Whether plain answers last long enough to ask for some that this pod does not need."""
-        self.slots = Slots(self, (self.name, "score"), plugin.signature, needs)
+        self.needs = DependencySet(plugin.promises.score_depends_on, self.name)
+        self.signature = signature_of(plugin, self.needs)
 
-    def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
-        """Return a function that asks the plugin about some rows: for raw scores, and facts about all of them."""
+    def ask(
+        self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows
+    ) -> tuple[Scores, ScoreFacts]:
+        """Ask the plugin about some rows, for raw scores, and facts about all of them."""
         facts = extra or ScoreFacts()
         if self._columns is None:
-            return lambda rows: self._plain_column(facts, state, pod, table, rows)
-        score_columns = self._columns.score_columns
-
-        def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
-            try:
-                raw = score_columns(state, pod, table, rows)
-                if isinstance(raw, Status):
-                    raise TypeError(f"{raw!r} where the promise score_depends_on says that scores can be kept")
-            except BaseException as raised:
-                bug = contained(raised)
-                raise self.broke(bug) from bug
-            return raw, facts.note(raw)
-
-        return compute
+            return self._plain_column(facts, state, pod, table, rows)
+        try:
+            raw = self._columns.score_columns(state, pod, table, rows)
+            if isinstance(raw, Status):
+                raise TypeError(f"{raw!r} where the promise score_depends_on says that scores can be kept")
+        except BaseException as raised:
+            bug = contained(raised)
+            raise self.broke(bug) from bug
+        return raw, facts.note(raw)
 
     def _plain_column(
         self, facts: ScoreFacts, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows
@@ -417,65 +385,55 @@ class ScoreRunner:
             broken = contained(raised)
             return error(f"node {node.name!r}: {described(broken)}")
 
-    @property
-    def answers_by_column(self) -> bool:
-        """Whether the plugin is asked about many nodes at once."""
-        return self._columns is not None
-
     def lasts(self, extra: ScoreFacts) -> bool:
         """Always true: scores that a plugin did not give are asked for again."""
         return True
 
     def note(self, extra: ScoreFacts, value: int) -> None:
-        """Take into account that a row has a new raw score."""
-        if value and (not extra.any_nonzero or not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE):
-            extra.note_largest(value)
+        """Take the new score of a single row into account."""
+        extra.note_largest(value)
+
+    def snapshot(self, column: Values, journal: Journal, repairs: int, extra: ScoreFacts) -> "_Part":
+        """Return the plugin's share of the total where it counts as it is."""
+        return _Part(self.name, self.weight, ColumnSnapshot(column, journal, repairs), 0)
 
     def broke(self, bug: Exception) -> PluginBrokenError:
-        """Return an error that names the plugin as the origin of a bug."""
+        """Return the error that names the plugin as the origin of a bug."""
         return PluginBrokenError("Score", self.name, bug)
 
-    def share(self, entry: MemoEntry | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
-        """Return the plugin's share of the total, or its error."""
-        # A kept column has rows that are not feasible for this pod. kube-scheduler scores feasible nodes only, so only
-        # their scores are checked for being out of range.
-        if entry is not None and self._columns is None and entry.extra.any_out_of_range:
-            failure = self._fill(entry, state, pod, nodes)
+    def lasting_share(self, column: PluginColumn, state: CycleState, pod: PodInfo) -> "_Part | None":
+        """Return the share if it is the same whichever nodes are feasible; None if it is not."""
+        facts: ScoreFacts = column.extra
+        if facts.any_out_of_range:
+            return None
+        if self._normalize is None:
+            part: _Part = column.taken or column.snapshot()
+            return part
+        # Normalizing looks at the scores of all feasible nodes together, so its result outlives this pod only if all
+        # scores are zero.
+        if facts.zeros is None and not facts.any_nonzero:
+            zero = self._normalized(state, pod, np.zeros(1, dtype=np.int64))
+            if isinstance(zero, Status):
+                return None
+            facts.zeros = _Part(self.name, self.weight, None, int(zero.weighted[0]))  # type: ignore[index]
+        return None if facts.any_nonzero else facts.zeros
+
+    def share(
+        self, column: PluginColumn | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, memory: Memory
+    ) -> "_Part | Status":
+        """Return the plugin's share of the total over the feasible nodes, or its error."""
+        # A column has rows that are not feasible for this pod. kube-scheduler scores feasible nodes only, so only their
+        # scores are checked for being out of range.
+        if column is not None and self._columns is None and column.extra.any_out_of_range:
+            failure = self._fill(column, state, pod, nodes, memory)
             if failure is not None:
                 return self._failed("running Score plugins", failure)
-        if entry is not None and not entry.extra.any_out_of_range:
-            part = self._steady_share(entry, state, pod, nodes)
-            if part is not None:
-                return part
-        raw = self._raw(state, pod, nodes) if entry is None else entry.column[nodes.rows]
+        raw = self._raw(state, pod, nodes) if column is None else column.column[nodes.rows]
         if isinstance(raw, Status):
             return self._failed("running Score plugins", raw)
-        return self._normalized(state, pod, raw, nodes)
+        return self._normalized(state, pod, raw)
 
-    def _steady_share(
-        self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
-    ) -> _Part | Status | None:
-        """Return the share if it does not depend on which nodes are feasible; it is then computed only once."""
-        if self._normalize is None:
-            entry.made = _Part(self.name, self.weight, entry.snapshot(), 0)
-        # Normalizing looks at the scores of all feasible nodes together, so its result outlives this pod only if all
-        # scores are zero, whichever nodes are feasible.
-        elif not entry.extra.any_nonzero:
-            part = self._all_zero(entry.extra, state, pod, nodes)
-            if isinstance(part, Status):
-                return part
-            entry.made = part
-        return entry.made  # type: ignore[no-any-return]
-
-    def _all_zero(self, facts: ScoreFacts, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
-        if facts.normalized_zero is None:
-            part = self._normalized(state, pod, np.zeros(1, dtype=np.int64), nodes)
-            if isinstance(part, Status):
-                return part
-            facts.normalized_zero = int(part.weighted[0])  # type: ignore[index]
-        return _Part(self.name, self.weight, None, facts.normalized_zero)
-
-    def _normalized(self, state: CycleState, pod: PodInfo, raw: Scores, nodes: FeasibleNodes) -> _Part | Status:
+    def _normalized(self, state: CycleState, pod: PodInfo, raw: Scores) -> _Part | Status:
         normalize = self._normalize
         scores = raw if normalize is None else ask("NormalizeScore", self.plugin, normalize, state, pod, raw)
         if isinstance(scores, Status):
@@ -502,11 +460,13 @@ class ScoreRunner:
             return said[-1]
         return np.array(said, dtype=np.int64)[which]
 
-    def _fill(self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
-        """Ask for the scores of feasible rows that a kept column of plain answers lacks; return an error, if any.
+    def _fill(
+        self, entry: PluginColumn, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, memory: Memory
+    ) -> Status | None:
+        """Ask for the scores of feasible rows that a column of plain answers lacks; return an error, if any.
 
-        The invariant: a column that lacks any score counts as out of range, so no kept sum includes it. If few other
-        scores are missing, these are asked for as well, so that sums can be kept from now on.
+        A column that lacks any score counts as out of range, so no sum includes it. If few other scores are missing,
+        these are asked for as well, so that it can be summed from now on.
         """
         column, table = entry.column, nodes.table
         lacking = nodes.row_array()
@@ -518,11 +478,12 @@ class ScoreRunner:
             return scores
         column = column.copy()
         column[lacking] = scores
-        if self._asks_ahead:
+        if self.needs.asks_ahead:
             others = np.flatnonzero(column == UNASKED)
             if len(others) <= len(lacking):
                 column[others] = self._asked_quietly(state, pod, table, others)
         entry.set(column, ScoreFacts().note(column))
+        entry.changed_as_a_whole(memory)
         return None
 
     def over_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
@@ -568,41 +529,75 @@ class ScoreRunner:
         ).by(self.name)
 
 
+class Shares(View):
+    """What plugins add to the totals of pods of one kind, as far as that is the same whichever nodes are feasible."""
+
+    __slots__ = ("_columns", "_summed", "parts", "total")
+
+    parts: "list[_Part | None]"
+    """The share of each plugin; None where it takes the feasible nodes to say."""
+    _summed: tuple[tuple[PluginColumn, int], ...]
+    total: Total | None
+    """The view of the sum of the columns that count as they are; None if there are none."""
+
+    def __init__(self, memory: Memory, runners: Sequence[ScoreRunner], columns: Sequence[PluginColumn | None]) -> None:
+        self._columns = [(runner, column) for runner, column in zip(runners, columns, strict=True)]
+        self.release()
+        super().__init__([column for column in columns if column is not None])
+
+    def compute_all(self, memory: Memory, asking: Asking) -> None:
+        """Look at all columns."""
+        self.parts = [None if c is None else runner.lasting_share(c, *asking) for runner, c in self._columns]
+        both = zip(self.parts, self._columns, strict=True)
+        summed = tuple(
+            [(c, r.weight) for part, (r, c) in both if c is not None and part is not None and part is c.taken]
+        )
+        if summed != self._summed:
+            self._summed = summed
+            self.total = total(memory, summed) if summed else None
+
+    def compute_rows(self, memory: Memory, asking: Asking, rows: ChangedRows) -> bool:
+        """Look at the columns that have changed: they have other snapshots."""
+        parts = self.parts
+        for place, (runner, column) in enumerate(self._columns):
+            before = parts[place]
+            if column is None or before is column.taken:
+                continue
+            parts[place] = after = runner.lasting_share(column, *asking)
+            if before is None or after is None or (before.column is None) != (after.column is None):
+                return before is after
+        return True
+
+    def release(self) -> None:
+        """Let go of the snapshots."""
+        self.parts, self.total = [], None
+        self._summed = ()
+
+    def nbytes(self) -> int:
+        """Nothing but what columns hold."""
+        return 0
+
+
 class ScorePlan:
-    """Which plugins score pods of one shape, and the slots of their raw columns."""
+    """Which plugins score pods of one shape, and the views of their raw scores."""
 
-    __slots__ = ("_sum_keys", "all_lasting", "constant", "lasting", "slots", "without_parts")
+    __slots__ = ("columns", "constant", "runners", "shares", "without_parts")
 
-    def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
+    def __init__(self, memory: Memory, runners: Sequence[ScoreRunner], skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.without_parts = 0 if runners else 1
         """The total if no plugin scores: upstream's `prioritizeNodes` gives 1 only if none is configured."""
-        self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
-        self.lasting = SlotSet([slot for slot in self.slots if slot.key is not None])
-        self.all_lasting = len(self.lasting.slots) == len(self.slots)
-        """Whether the columns of all plugins may be kept."""
+        self.runners = scoring = [runner for runner in runners if runner.name not in skipped]
+        self.columns = columns = [column_of(memory, runner, pod) for runner in self.runners]
+        """Their columns; None where a plugin is asked about each pod."""
+        self.shares = memory.view((Shares, *columns), lambda: Shares(memory, scoring, columns))
+        """What they add to the totals."""
         self.constant = [
             _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)
             for runner in runners
             if runner.name in skipped and runner.when_skipped is not None
         ]
         """The shares of plugins that skip but still give every node the same score (`score_when_skipped`)."""
-        self._sum_keys: dict[Hashable, MemoKey] = {}
-
-    def sum_key(self, summed: int, passing: MemoKey | None, topology: object = None) -> MemoKey:
-        """Return the key of the sum of some columns, a bit for each slot, over all rows or over those that pass.
-
-        `topology` is the one by whose domains the rows are ranked, if they are.
-        """
-        found = self._sum_keys.get((summed, passing, topology))
-        if found is None:
-            if len(self._sum_keys) >= MAX_SUM_KEYS:  # topologies that are forgotten leave theirs behind
-                self._sum_keys.clear()
-            keys = [(slot.key, slot.runner.weight) for bit, slot in enumerate(self.slots) if summed >> bit & 1]
-            size = sum(key.size for key, _ in keys if key is not None) + (0 if passing is None else passing.size)
-            found = MemoKey("total", passing, topology, *keys, size=size)
-            self._sum_keys[summed, passing, topology] = found
-        return found
 
 
 class _DomainScores:
@@ -624,14 +619,20 @@ class _DomainScores:
     def take(self, runner: ScoreRunner, state: CycleState, pod: PodInfo, place: int) -> bool:
         """Ask a plugin for the scores of whole domains; say whether it gave them, for the same topology."""
         raw = None if self.mask_source is None else runner.over_domains(state, pod)
-        if raw is None or (self.over is not None and raw.ids is not self.over.ids):
+        if raw is None or (self.over is not None and raw.token is not self.over.token):
             return False
         self.over = raw
         self.asked.append((place, runner, raw))
         return True
 
     def fill(
-        self, parts: list[_Part], blocks: Blocks | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
+        self,
+        parts: list[_Part],
+        blocks: Blocks | None,
+        state: CycleState,
+        pod: PodInfo,
+        nodes: FeasibleNodes,
+        memory: Memory,
     ) -> InDomains | Status | None:
         """Fill in the parts of the plugins that were asked; return the best rows, or None if finding them takes all
         rows.
@@ -645,7 +646,7 @@ class _DomainScores:
             if found is not None:
                 return found if isinstance(found, Status) else InDomains(blocks, domains, found)
         for place, runner, _ in self.asked:
-            part = runner.share(None, state, pod, nodes)
+            part = runner.share(None, state, pod, nodes, memory)
             if isinstance(part, Status):
                 return part
             parts[place] = part
@@ -668,64 +669,52 @@ class _DomainScores:
 
 def run_score(
     plan: ScorePlan,
-    memos: Memos,
-    sums: Sums,
+    memory: Memory,
     state: CycleState,
     pod: PodInfo,
     nodes: FeasibleNodes,
-    mask_source: MaskSource | None,
+    source: MaskSource | None,
 ) -> Scored | Status:
     """Score the feasible nodes with every plugin of the plan.
 
     Every node gets 1 if the profile has no Score plugin, 0 if all of them skip the pod.
 
-    `mask_source` names the cached mask (`Sums.passing`) that the feasible nodes come from, if they come from one.
+    `source` says which view the feasible nodes come from, if they come from one.
     """
-
-    entries = iter(memos.refresh_set(plan.lasting, state, pod))
-    all_kept = plan.lasting.is_kept
-    parts: list[_Part] = [*plan.constant]
-    summed: list[MemoEntry] = []
-    weights: list[int] = []
-    bits, worked_out = 0, False
-    in_domains = _DomainScores(mask_source if all_kept and memos.enabled else None)
-    for bit, slot in enumerate(plan.slots):
-        entry = None if slot.key is None else next(entries)
-        if entry is None and in_domains.take(slot.runner, state, pod, len(parts)):
-            parts.append(NO_PART)
-            continue
-        # What was derived from an entry is dropped when its column changes, so whatever is found here still holds.
-        part = entry.made if entry is not None else None
+    shares = memory.bring(plan.shares, (state, pod))
+    parts: list[_Part] = [*plan.constant, *shares.parts]  # type: ignore[list-item]
+    is_worked_out, before, summed = False, len(plan.constant), shares.total
+    in_domains = _DomainScores(source)
+    for place, part in enumerate(shares.parts):
         if part is None:
-            part = slot.runner.share(entry, state, pod, nodes)
-            if isinstance(part, Status):
-                return part
-            worked_out = worked_out or (part.column is None and not isinstance(part.weighted, int))
-        parts.append(part)
-        if part.column is not None and entry is not None:
-            summed.append(entry)
-            weights.append(part.weight)
-            bits |= 1 << bit
+            runner, column = plan.runners[place], plan.columns[place]
+            if column is None and in_domains.take(runner, state, pod, before + place):
+                continue
+            share = runner.share(column, state, pod, nodes, memory)
+            if isinstance(share, Status):
+                return share
+            parts[before + place], is_worked_out = share, True
     if in_domains.over is not None:
         blocks = None
-        if mask_source is not None and summed and not worked_out:
-            key = plan.sum_key(bits, mask_source.key, in_domains.over.token)
-            blocks = sums.blocks(key, mask_source.mask, summed, weights, in_domains.over)
-        ranking = in_domains.fill(parts, blocks, state, pod, nodes)
+        if source is not None and summed is not None and not is_worked_out:
+            by_domain = ranked_by_domain(memory, source.passing, summed, in_domains.over)
+            by_domain.bring_up_to_date(memory, (state, pod))
+            blocks = by_domain.ranking
+        ranking = in_domains.fill(parts, blocks, state, pod, nodes, memory)
         if isinstance(ranking, Status):
             return ranking
         if ranking is not None:
             return Scored(nodes, parts, None, ranking)
-        worked_out = worked_out or bool(in_domains.asked)
-    if not summed:
+        is_worked_out = is_worked_out or bool(in_domains.asked)
+    if summed is None:
         return Scored(nodes, parts, None, without_parts=plan.without_parts)
-    # The feasible nodes are a cached mask, and every share is a cached column or a single number. So the ranking is
-    # cached too, and a replica costs only the rows that have changed.
-    if all_kept and mask_source is not None and mask_source.domains is None and not worked_out:
-        key = plan.sum_key(bits, mask_source.key)
-        return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))
-    totals = sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights)
-    if all_kept or worked_out:
-        return Scored(nodes, parts, totals)
-    np.putmask(totals, ~nodes.mask, UNRANKED)  # without a key, `total` has made these: no kept array is written to
-    return Scored(nodes, parts, None, Ranking(totals))
+    # The feasible nodes are those of a view, and every share is a column or a single number. So the ranking is a view
+    # as well, and a replica costs only the rows that have changed.
+    if source is not None and source.domains is None and not is_worked_out:
+        view = ranked(memory, source.passing, summed)
+        view.bring_up_to_date(memory, (state, pod))
+        return Scored(nodes, parts, None, view.ranking, view=view)
+    summed.bring_up_to_date(memory, (state, pod))
+    if is_worked_out:
+        return Scored(nodes, parts, summed.total)
+    return Scored(nodes, parts, None, Ranking(np.where(nodes.mask, summed.total, UNRANKED)))

@@ -1,34 +1,35 @@
-"""Combines cached columns: which rows pass them all, and their weighted sum.
+"""What columns are combined to: the rows that pass them all, their weighted sum, and the rows ranked by it.
 
-For each set of entries that is asked for again and again (by the replicas of one workload), the result is cached too,
-and only the rows that have changed since are recomputed. That is right as long as every entry was only repaired, which
-changes only rows that the logs name. An entry that was computed as a whole has a new epoch, so the sums it is part of
-are computed as a whole too.
+Each of these is a view (`berth.state.views`) of columns, or of the views below. What one row comes to is said once in
+each, for arrays of rows (`_over`) and for a single row (`_at`).
+
+Pods that follow one another ask for the same views again, and nearly always only the pods of one row have changed. So
+what goes by pods stands apart: masks and totals are made of the columns that move with pods, on top of one mask, or one
+total, of all the others. That is left alone until a node or an object changes, and other workloads share it.
 """
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.recent import Recent
-from berth.engine.memo import FEW_ROWS, MemoKey, Memos
-from berth.engine.memo_entry import MemoEntry
-from berth.framework.interface import OverDomains
+from berth.engine.columns import NOTHING, PluginColumn
+from berth.framework.interface import OverDomains, Rows
+from berth.state.table import NodeTable
+from berth.state.views import FEW_ROWS, ChangedRows, Memory, View
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 BestRows = NDArray[np.intp] | Sequence[int]
 
-MAX_SUMS = 192
-"""How many sets are kept; each costs up to 8 bytes a node."""
-
 UNRANKED = -(2**62)
 """Stands for a row that is not feasible in a ranking."""
+
+NO_ROWS = NOTHING.astype(np.bool_)
 
 
 class Ranking:
@@ -84,15 +85,6 @@ class Ranking:
         if self._has_changed:  # repairs come row by row, so keeping the list will pay
             self._best = best.tolist()
         return best
-
-
-class MaskSource(NamedTuple):
-    """Which cached mask, minus which domains, the feasible rows are."""
-
-    key: MemoKey
-    mask: Mask
-    domains: OverDomains | None
-    """The codes by domain: rows of domains whose code is not 0 are not feasible. None where all domains are."""
 
 
 class MergedRows(Sequence[int]):
@@ -199,162 +191,195 @@ class InDomains:
         return np.where(feasible, totals + shares.take(ids, mode="wrap"), UNRANKED)
 
 
-class Derived:
-    """Something derived from entries as they were at these positions of the change logs."""
+class Passing(View):
+    """Which rows hold a node and have the code 0 in every column, bool of shape (rows of the table,).
 
-    __slots__ = ("checked", "node_position", "pod_position", "sources")
-
-    def __init__(self) -> None:
-        self.sources: list[int] = []
-        """The epochs of the entries that it was computed from."""
-        self.checked = -1
-        """`Memos.epochs` when these were last compared: while that has not grown, no entry was computed as a whole."""
-        self.node_position = self.pod_position = -1
-
-    def stale_rows(self, memos: Memos, entries: Sequence[MemoEntry], length: int) -> list[int] | None:
-        """Return which rows, out of so many, are out of date; None for all.
-
-        The positions move at once, so the caller must bring all these rows up to date before it returns.
-        """
-        table, epoch, rows = memos.table, memos.epochs, None
-        # As long as no entry was computed as a whole, they differ from what this was made from only in rows that the
-        # logs name. Some may depend on the pods of a node, so both logs count for all of them.
-        if length == table.capacity and (self.checked == epoch or self.sources == _epochs(entries)):
-            rows = memos.changed_rows(self.node_position, self.pod_position, with_pods=True)
-        if self.checked != epoch:
-            self.checked, self.sources = epoch, _epochs(entries)
-        # Now, not once the rows are up to date: the caller takes care of that before it returns.
-        self.node_position, self.pod_position = table.node_log.position, table.pod_log.position
-        return rows
-
-
-class _Sum(Derived):
-    __slots__ = ("column", "mask", "ranking")
-
-    ranking: Ranking | Blocks
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.column: NDArray[np.bool_] | NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.mask: Mask | None = None
-        """The mask that a ranking was computed with."""
-
-
-class Sums:
-    """Masks and totals over sets of entries. Results must not be written to.
-
-    A key names a set of entries that are all cached; without one, everything is computed afresh.
+    It is repaired in place, although the verdicts of the last cycle hold the array: a mask is read only within its
+    cycle, and whatever outlives that uses snapshots of columns.
     """
 
-    def __init__(self, memos: Memos) -> None:
-        self._memos = memos
-        self._table = memos.table
-        self._sums: Recent[MemoKey, _Sum] = Recent(MAX_SUMS)
+    __slots__ = ("_base", "_columns", "mask")
 
-    def passing(
-        self, key: MemoKey | None, entries: Sequence[MemoEntry], deciding: Sequence[MemoEntry] | None = None
-    ) -> Mask:
-        """Return the mask of valid rows whose code is 0 in every entry.
+    def __init__(self, columns: Sequence[PluginColumn], base: "Passing | None" = None) -> None:
+        """`base` is another such mask, to which the columns are added."""
+        self._columns = columns
+        self._base = base
+        self.mask: Mask = NO_ROWS
+        super().__init__([*columns, base] if base is not None else columns)
 
-        If `deciding` is given, all other entries are known to hold nothing but zeros.
-        """
-        deciding = entries if deciding is None else deciding
-        found, rows = self._stale_rows(key, entries)
-        if rows is None:
-            mask = self._table.valid.copy()
-            for entry in deciding:
-                # Most filters reject nothing; the entry remembers that, which saves comparing all rows.
-                if entry.has_nonzero():
-                    mask &= entry.column == 0
-            found.column = mask
-        elif len(rows) > FEW_ROWS:
-            # In place, although the verdicts of the last cycle hold this array: a mask is read only within its cycle,
-            # and whatever outlives the cycle uses snapshots.
-            found.column[rows] = self._pass(deciding, np.array(rows, dtype=np.intp))
-            return found.column  # type: ignore[return-value]
-        for row in rows or ():
-            found.column[row] = self._table.valid.item(row) and not any(
-                [e.column.item(row) for e in deciding]  # noqa: C419 (a list is faster)
-            )
-        return found.column  # type: ignore[return-value]
-
-    def _pass(self, entries: Sequence[MemoEntry], rows: NDArray[np.intp]) -> Mask:
-        """Return, bool of shape (rows,), whether a row holds a node and its code is 0 in every entry."""
-        mask = self._table.valid[rows]
-        for entry in entries:
-            if entry.has_nonzero():
-                mask &= entry.column[rows] == 0
+    def _over(self, table: NodeTable, rows: Rows) -> Mask:
+        mask: Mask = np.array((table.valid if self._base is None else self._base.mask)[rows])
+        for column in self._columns:
+            mask &= column.column[rows] == 0
         return mask
 
-    def total(self, key: MemoKey | None, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
-        """Return the weighted sum of the entries' columns."""
-        found, rows = self._stale_rows(key, entries)
-        if rows is None:
-            found.column = summed(entries, weights)
-        for row in rows or ():
-            found.column[row] = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
-        return found.column  # type: ignore[return-value]
+    def _at(self, table: NodeTable, row: int) -> bool:
+        passes = (table.valid if self._base is None else self._base.mask).item(row)
+        return passes and not any([column.column.item(row) for column in self._columns])  # noqa: C419 (a list is faster)
 
-    def ranked(self, key: MemoKey, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Ranking:
-        """Return the weighted sum where a kept mask (`passing`) passes, and `UNRANKED` elsewhere; `key` names both."""
-        found, rows = self._stale_rows(key, entries)
-        # A cached mask is repaired in place, so while it is the same array, the logs name every row in which it has
-        # changed. A different array was computed as a whole and may differ anywhere.
-        if rows is None or found.mask is not mask:
-            found.ranking, found.mask, rows = Ranking(np.where(mask, summed(entries, weights), UNRANKED)), mask, None
-            found.column = found.ranking.totals
-        _put_all(found.ranking, rows or (), mask, entries, weights)
-        return found.ranking  # type: ignore[return-value]
+    def compute_all(self, memory: Memory, asking: Any) -> None:
+        """Look at all rows."""
+        self.mask = self._over(memory.table, slice(None))
 
-    def blocks(
-        self,
-        key: MemoKey,
-        mask: Mask,
-        entries: Sequence[MemoEntry],
-        weights: Sequence[int],
-        over: OverDomains,
-    ) -> Blocks:
-        """Return the same, ranked within each domain of a topology, which `key` names as well."""
-        found, rows = self._stale_rows(key, entries)
-        # The result depends on the domains of rows, and if one of them changes, the array of ids is a new one.
-        if rows is None or found.mask is not mask or found.ranking.ids is not over.ids:  # type: ignore[union-attr]
-            found.ranking, found.mask = Blocks(np.where(mask, summed(entries, weights), UNRANKED), over), mask
-            found.column, rows = found.ranking.totals, None
-        _put_all(found.ranking, rows or (), mask, entries, weights)
-        return found.ranking  # type: ignore[return-value]
+    def compute_rows(self, memory: Memory, asking: Any, rows: ChangedRows) -> bool:
+        """Look at some rows."""
+        table, mask = memory.table, self.mask
+        if len(rows.rows) > FEW_ROWS:
+            mask[rows.array()] = self._over(table, rows.array())
+            return True
+        for row in rows.rows:
+            mask[row] = self._at(table, row)
+        return True
 
-    def _stale_rows(self, key: MemoKey | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
-        """Return the cached sum and its rows that are out of date, which the caller must bring up to date; None for
-        all.
-        """
-        if key is None or not self._memos.enabled:
-            return _Sum(), None
-        found = self._sums.get(key)
-        if found is None:
-            found = _Sum()
-            self._sums.put(key, found, key.size)
-        return found, found.stale_rows(self._memos, entries, len(found.column))
+    def release(self) -> None:
+        """Let go of the mask."""
+        self.mask = NO_ROWS
+
+    def nbytes(self) -> int:
+        """Return the size of the mask."""
+        return self.mask.nbytes
 
 
-def _put_all(
-    ranking: Ranking | Blocks, rows: Sequence[int], mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]
-) -> None:
-    """Bring the totals of some rows up to date."""
-    for row in rows:
-        total = UNRANKED
-        if mask.item(row):
-            total = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
-        ranking.put(row, total)
+class Total(View):
+    """The weighted sum of columns, int64 of shape (rows of the table,)."""
+
+    __slots__ = ("_base", "_columns", "_weights", "total")
+
+    def __init__(self, weighted: Sequence[tuple[PluginColumn, int]], base: "Total | None" = None) -> None:
+        """Take columns with their weights; `base` is another total, to which they are added."""
+        self._columns = columns = [column for column, _ in weighted]
+        self._weights = [weight for _, weight in weighted]
+        self._base = base
+        self.total: Int64 = NOTHING
+        super().__init__([*columns, base] if base is not None else columns)
+
+    def _over(self, rows: Rows) -> Int64:
+        columns, weights = self._columns, self._weights
+        # The product is a new array, so the additions below do not write to a column.
+        total: Int64 = columns[0].column[rows] * weights[0]
+        for column, weight in zip(columns[1:], weights[1:], strict=True):
+            total += column.column[rows] if weight == 1 else column.column[rows] * weight
+        if self._base is not None:
+            total += self._base.total[rows]
+        return total
+
+    def _at(self, row: int) -> int:
+        total = 0 if self._base is None else self._base.total.item(row)
+        for column, weight in zip(self._columns, self._weights, strict=True):
+            total += column.column.item(row) * weight
+        return total
+
+    def compute_all(self, memory: Memory, asking: Any) -> None:
+        """Add up all rows."""
+        self.total = self._over(slice(None))
+
+    def compute_rows(self, memory: Memory, asking: Any, rows: ChangedRows) -> bool:
+        """Add up some rows."""
+        if len(rows.rows) > FEW_ROWS:
+            self.total[rows.array()] = self._over(rows.array())
+            return True
+        for row in rows.rows:
+            self.total[row] = self._at(row)
+        return True
+
+    def release(self) -> None:
+        """Let go of the total."""
+        self.total = NOTHING
+
+    def nbytes(self) -> int:
+        """Return the size of the total."""
+        return self.total.nbytes
 
 
-def summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
-    """Return the weighted sum of the entries' columns, a new array."""
-    # The product is a new array, so the additions below do not write to a cached column.
-    total: Int64 = entries[0].column * weights[0]
-    for entry, weight in zip(entries[1:], weights[1:], strict=True):
-        total += entry.column if weight == 1 else entry.column * weight
-    return total
+class Ranked(View):
+    """A total, ranked over the rows of a mask."""
+
+    __slots__ = ("_passing", "_total", "ranking")
+
+    ranking: Any
+
+    def __init__(self, passing: Passing, total: Total) -> None:
+        self._passing = passing
+        self._total = total
+        self.ranking = None
+        super().__init__((passing, total))
+
+    def compute_all(self, memory: Memory, asking: Any) -> None:
+        """Rank all rows anew."""
+        self.ranking = Ranking(np.where(self._passing.mask, self._total.total, UNRANKED))
+
+    def compute_rows(self, memory: Memory, asking: Any, rows: ChangedRows) -> bool:
+        """Move some rows to their new places."""
+        ranking, mask, total = self.ranking, self._passing.mask, self._total.total
+        for row in rows.rows:
+            ranking.put(row, total.item(row) if mask.item(row) else UNRANKED)
+        return True
+
+    def release(self) -> None:
+        """Let go of the ranking; who holds it keeps it as it is."""
+        self.ranking = None
+
+    def nbytes(self) -> int:
+        """Return the size of the ranked totals."""
+        return 0 if self.ranking is None else self.ranking.totals.nbytes
 
 
-def _epochs(entries: Sequence[MemoEntry]) -> list[int]:
-    return [entry.epoch for entry in entries]
+class RankedByDomain(Ranked):
+    """The same, ranked within each domain of a topology."""
+
+    __slots__ = ("over",)
+
+    def __init__(self, passing: Passing, total: Total, over: OverDomains) -> None:
+        self.over = over
+        """Any values over the domains as they are, to be set before the view is brought up to date."""
+        super().__init__(passing, total)
+
+    def counters(self, memory: Memory) -> tuple[int]:
+        """The domains of rows: all is ranked anew when one of them has changed."""
+        return (self.over.version,)
+
+    def compute_all(self, memory: Memory, asking: Any) -> None:
+        """Rank all rows anew."""
+        self.ranking = Blocks(np.where(self._passing.mask, self._total.total, UNRANKED), self.over)
+
+    def nbytes(self) -> int:
+        """Return the size of the ranked totals, of those of each domain, and of what rows each has."""
+        return 4 * super().nbytes()
+
+
+class MaskSource(NamedTuple):
+    """Which view's mask, minus which domains, the feasible rows are."""
+
+    passing: Passing
+    domains: OverDomains | None
+    """The codes by domain: rows of domains whose code is not 0 are not feasible. None where all domains are."""
+
+
+def passing(memory: Memory, columns: Sequence[PluginColumn]) -> Passing:
+    """Return the view of the rows that pass all of these columns."""
+    steady, moving = (tuple([c for c in columns if bool(c.follows) is moves]) for moves in (False, True))
+    if not moving:
+        return memory.view((Passing, steady), lambda: Passing(steady))
+    base = passing(memory, steady) if steady else None
+    return memory.view((Passing, moving, base), lambda: Passing(moving, base))
+
+
+def total(memory: Memory, columns: Sequence[tuple[PluginColumn, int]]) -> Total:
+    """Return the view of the weighted sum of these columns, of which there is one at least."""
+    steady, moving = (tuple([c for c in columns if bool(c[0].follows) is moves]) for moves in (False, True))
+    if not moving:
+        return memory.view((Total, steady), lambda: Total(steady))
+    base = total(memory, steady) if steady else None
+    return memory.view((Total, moving, base), lambda: Total(moving, base))
+
+
+def ranked(memory: Memory, mask: Passing, summed: Total) -> Ranked:
+    """Return the view of a total ranked over a mask."""
+    return memory.view((Ranked, mask, summed), lambda: Ranked(mask, summed))
+
+
+def ranked_by_domain(memory: Memory, mask: Passing, summed: Total, over: OverDomains) -> RankedByDomain:
+    """Return the view of a total ranked over a mask within each domain."""
+    found = memory.view((RankedByDomain, mask, summed, over.token), lambda: RankedByDomain(mask, summed, over))
+    found.over = over
+    return found

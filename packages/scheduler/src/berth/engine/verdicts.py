@@ -15,21 +15,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
-from berth.engine.memo_entry import ColumnSnapshot, DomainEntry, DomainSnapshot, MemoEntry
+from berth.engine.columns import (
+    ColumnSnapshot,
+    DependencySet,
+    DomainSnapshot,
+    Journal,
+    RowForm,
+    Values,
+    column_of,
+    signature_of,
+)
 from berth.engine.node_kinds import NodeKinds
 from berth.engine.rejections import Rejections
-from berth.engine.sums import MaskSource, Sums
+from berth.engine.sums import MaskSource, passing
 from berth.framework.blame import PluginBrokenError, contained, described, origin_of
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import CountedRejections, RejectedNodes
-from berth.framework.interface import Codes, FilterColumn, FilterPlugin, RowArray, Rows
+from berth.framework.interface import Codes, DomainCodes, FilterColumn, FilterPlugin, RowArray, Rows
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Status, error, is_success, merged
 from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth.state.views import NEVER, Memory
 
 Mask = NDArray[np.bool_]
 
@@ -57,6 +66,23 @@ class Verdict(NamedTuple):
     def said(self) -> tuple[str, FilterColumn]:
         """The plugin's name, with its codes over all rows."""
         return self.plugin, FilterColumn(self.codes, self.describe)
+
+    def fits(self) -> Mask:
+        """Return by row, bool of shape (rows of the table,), whether the pod fits."""
+        fits: Mask
+        if isinstance(self.column, DomainSnapshot):
+            over = self.column.over
+            fits = (over.values == 0).take(over.ids, mode="wrap")
+        else:
+            fits = self.codes == 0
+        return fits
+
+    @property
+    def rejects(self) -> bool:
+        """Whether it rejects any row, or any domain, even one without nodes."""
+        if isinstance(self.column, DomainSnapshot):
+            return bool(np.count_nonzero(self.column.over.values[:-1]))
+        return bool(self.codes.any())
 
     def status(self, row: int) -> Status | None:
         """Return the plugin's status for a row; None if the pod fits there."""
@@ -137,7 +163,18 @@ def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[Re
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_columns", "_kinds", "domain_form", "name", "node_calls", "plain", "plugin", "row_form", "slots")
+    __slots__ = (
+        "_columns",
+        "_kinds",
+        "domain_form",
+        "name",
+        "needs",
+        "node_calls",
+        "plain",
+        "plugin",
+        "row_form",
+        "signature",
+    )
 
     def __init__(self, plugin: LoadedPlugin) -> None:
         assert plugin.filter is not None, f"{plugin.name} is not run at Filter: it has no plain form"
@@ -150,24 +187,19 @@ class FilterRunner:
         self._columns = None if columns is None else columns.filter_columns
         self.row_form: RowForm | None = None if plugin.filter_row is None else plugin.filter_row.filter_row
         self.domain_form = None if plugin.filter_domains is None else plugin.filter_domains.filter_domains
-        domain_entry = None if self.domain_form is None else self.domain_entry
         self._kinds = None if plugin.node_signature is None else NodeKinds(plugin.node_signature)
-        needs = DependencySet(plugin.promises.filter_depends_on, self.name, asks_each=columns is None)
-        self.slots = Slots(self, (self.name, "filter"), plugin.signature, needs, domain_entry)
+        self.needs = DependencySet(plugin.promises.filter_depends_on, self.name)
+        self.signature = signature_of(plugin, self.needs)
 
-    def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
-        """Return a function that asks the plugin about some rows: for codes, and what they mean."""
-
-        def compute(rows: Rows) -> FilterColumn:
-            try:
-                if self._columns is None:
-                    return self._plain_column(extra, state, pod, table, rows)
-                return self._columns(state, pod, table, rows)
-            except BaseException as raised:
-                bug = contained(raised)
-                raise self.broke(bug) from bug
-
-        return compute
+    def ask(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Ask the plugin about some rows, for codes and what they mean."""
+        try:
+            if self._columns is None:
+                return self._plain_column(extra, state, pod, table, rows)
+            return self._columns(state, pod, table, rows)
+        except BaseException as raised:
+            bug = contained(raised)
+            raise self.broke(bug) from bug
 
     def _plain_column(
         self, reasons: "PlainReasons | None", state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows
@@ -209,30 +241,36 @@ class FilterRunner:
 
     def lasts(self, extra: Any) -> bool:
         """Say whether a column may be used again: plain answers only if they are few and nothing raised."""
-        return self._columns is not None or extra.lasts
+        return self._columns is not None or extra is None or extra.lasts
 
-    def domain_entry(self, state: CycleState, pod: PodInfo) -> DomainEntry | None:
+    def of_pod(self, state: CycleState, pod: PodInfo, table: NodeTable, *, by_domain: bool) -> "Verdict":
+        """Ask about all rows for one pod alone; `by_domain`, if the plugin answers so."""
+        if by_domain and self.domain_form is not None:
+            codes = self.over_domains(state, pod)
+            if codes is not None:
+                return Verdict(self.name, DomainSnapshot(codes.codes), codes.describe)
+        column, describe = self.ask(None, state, pod, table, slice(None))
+        return self.snapshot(column, [], 0, describe)
+
+    def over_domains(self, state: CycleState, pod: PodInfo) -> DomainCodes | None:
         """Return the plugin's answer for whole domains; None if it does not answer by domain."""
-        if self.domain_form is None:
-            return None
+        assert self.domain_form is not None
         try:
-            found = self.domain_form(state, pod)
+            return self.domain_form(state, pod)
         except BaseException as raised:
             bug = contained(raised)
             raise self.broke(bug) from bug
-        return None if found is None else DomainEntry(*found)
 
     def note(self, extra: Any, value: int) -> None:
         """Do nothing: unlike with scores, no facts are kept about the column as a whole."""
 
+    def snapshot(self, column: Values, journal: Journal, repairs: int, extra: Any) -> "Verdict":
+        """Return the plugin's verdict: its column as it is."""
+        return Verdict(self.name, ColumnSnapshot(column, journal, repairs), extra)
+
     def broke(self, bug: Exception) -> PluginBrokenError:
         """Return the error that names the plugin as the origin of a bug."""
         return PluginBrokenError("Filter", self.name, bug)
-
-    def verdict(self, entry: MemoEntry) -> Verdict:
-        """Return the plugin's verdict from the entry as it is; it is kept with the entry until that changes."""
-        verdict = entry.made = Verdict(self.name, entry.snapshot(), entry.extra)
-        return verdict
 
 
 class PlainReasons:
@@ -305,105 +343,72 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: Nod
 
 
 class FilterPlan:
-    """Which plugins filter pods of one shape, and the slots of their answers."""
+    """Which plugins filter pods of one shape, and the views of their answers."""
 
-    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "lasting_plugins", "set", "slots")
+    __slots__ = ("_memory", "_rejections", "all_kept", "asked", "beside_rows", "columns", "kept", "passing", "runners")
 
-    def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
+    def __init__(self, memory: Memory, runners: Sequence[FilterRunner], skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
-        self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
-        self.set = SlotSet(self.slots)
-        self.all_lasting = all(slot.key is not None for slot in self.slots)
-        """Whether the columns of all plugins may be kept."""
-        self.lasting_plugins = tuple(slot.runner.name for slot in self.slots if slot.key is not None)
-        """The plugins whose columns may be kept, which `sum_key` names."""
-        self.beside_rows = tuple(slot.dependencies for slot in self.slots if not slot.dependencies.is_by_row)
+        self._memory = memory
+        self.runners = [runner for runner in runners if runner.name not in skipped]
+        self.columns = [column_of(memory, runner, pod) for runner in self.runners]
+        """Their columns; None where a plugin is asked about each pod."""
+        self.asked = [place for place, column in enumerate(self.columns) if column is None]
+        """The places of those that are."""
+        self.kept = tuple([column for column in self.columns if column is not None])
+        self.all_kept = not self.asked
+        self.passing = passing(memory, self.kept)
+        """The rows that pass all plugins that have a column."""
+        self.beside_rows = tuple(runner.needs for runner in self.runners if not runner.needs.is_by_row)
         """What the plugins whose answers depend on more than rows depend on."""
-        self._profile = profile
-        self._sum_key: MemoKey | None = None
+        self._rejections: Rejections | None = None
 
     @property
-    def sum_key(self) -> MemoKey:
-        """The key of the mask that the kept columns give together."""
-        if self._sum_key is None:
-            keys = [slot.key for slot in self.slots if slot.key is not None]
-            self._sum_key = MemoKey("passing", self._profile, *keys, size=sum(key.size for key in keys))
-        return self._sum_key
+    def rejections(self) -> Rejections:
+        """Which of the plugins that have a column rejects each row."""
+        if self._rejections is None:
+            self._rejections = self._memory.view((Rejections, self.kept), lambda: Rejections(self.kept))
+        return self._rejections
 
-    def verdicts(self, entries: Sequence[MemoEntry]) -> "list[Verdict]":
-        """Return each plugin's verdict, given the entries to which its slots have just been refreshed."""
-        made = self.set.made
-        if not made or self.set.settled_at is None:
-            pairs = zip(self.slots, entries, strict=True)
-            verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in pairs]
-            if self.set.settled_at is not None:
-                self.set.made = verdicts.copy()
-                for place, _ in self.set.moving:
-                    self.set.made[place] = None
-            return verdicts
-        verdicts = made.copy()
-        for place, slot in self.set.moving:
-            entry = entries[place]
-            verdicts[place] = entry.made or slot.runner.verdict(entry)
-        return verdicts
+    def counted(self, state: CycleState, pod: PodInfo) -> CountedRejections:
+        """Return what the first plugin that has a column and rejects a row says of it."""
+        return self._memory.bring(self.rejections, (state, pod)).counted()
 
 
 def run_filters(
     plan: FilterPlan,
-    memos: Memos,
-    sums: Sums,
-    rejections: Rejections,
+    memory: Memory,
     state: CycleState,
     pod: PodInfo,
-    table: NodeTable,
     searched: Mask,
     *,
     merges: bool = False,
 ) -> "Verdicts":
     """Ask every plugin of the plan about all nodes; `merges` is the profile's `checks_all_filters`."""
-    entries = lasting = memos.refresh_set(plan.set, state, pod)
-    if not plan.all_lasting:
-        # Columns without a key belong to this pod alone; the cached mask, which its replicas share, is made of the
-        # others.
-        lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
-    # An entry may not be kept yet, or no longer. It is never repaired, so a sum that includes it must not be kept.
-    sum_key = plan.sum_key if plan.set.is_kept else None
-    places = plan.set.deciding
-    deciding = None if places is None else [entries[place] for place in places]
-    kept_mask = mask = sums.passing(sum_key, lasting, deciding)
-    narrowed: list[MemoEntry] = []
-    if lasting is not entries:
-        for slot, entry in zip(plan.slots, entries, strict=True):
-            if slot.key is None and entry.has_nonzero():
-                narrowed.append(entry)
-                # Not `&=`, here and below: `mask` may be the cached one, which the next replica uses.
-                mask = mask & (entry.fits() if isinstance(entry, DomainEntry) else entry.column == 0)
+    table = memory.table
+    view = memory.bring(plan.passing, (state, pod))
+    mask = view.mask
+    verdicts: list[Any] = [None if c is None else c.taken or c.snapshot() for c in plan.columns]
+    narrowed: list[Verdict] = []
+    for place in plan.asked:
+        verdict = verdicts[place] = plan.runners[place].of_pod(state, pod, table, by_domain=memory.enabled)
+        if verdict.rejects:
+            narrowed.append(verdict)
+            # Not `&=`, here and below: `mask` may be the one that is kept, which the next replica uses.
+            mask = mask & verdict.fits()
     if searched is not table.valid:
         mask = mask & searched
-    verdicts = plan.verdicts(entries)
-    # The key stands only for the cached mask as it is: totals ranked under the key are repaired by the logs, which do
-    # not name the rows that are closed to this pod alone.
-    found = Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
-    if sum_key is not None and searched is table.valid:
-        found.kept_mask = kept_mask
-        if mask is kept_mask:
-            found.mask_source = MaskSource(sum_key, kept_mask, None)
-        elif len(narrowed) == 1 and isinstance(narrowed[0], DomainEntry):
-            found.mask_source = MaskSource(sum_key, kept_mask, narrowed[0].over)
-    if memos.enabled and found.sum_key is not None and not merges:
-        # The key names only plugins whose columns are kept: the others reject nothing here, or the mask would not be
-        # the cached one. Plans that share the key may differ in these others.
-        found.kept = RejectionsSource(rejections, found.sum_key, plan.lasting_plugins, lasting)
+    found = Verdicts(verdicts, searched, mask, merges=merges)
+    # What is derived from columns that must be asked for again must not be kept.
+    if searched is table.valid and memory.enabled and view.verified != NEVER:
+        if not narrowed:
+            found.source = MaskSource(view, None)
+            if not merges:
+                # All that reject anything here have columns; plans that share these may differ in the others.
+                found.kept = plan, state, pod
+        elif len(narrowed) == 1 and isinstance(narrowed[0].column, DomainSnapshot):
+            found.source = MaskSource(view, narrowed[0].column.over)
     return found
-
-
-class RejectionsSource(NamedTuple):
-    """Where the rejections are cached, if cached columns are all that decides about the nodes."""
-
-    rejections: Rejections
-    key: MemoKey
-    plugins: Sequence[str]
-    entries: Sequence[MemoEntry]
 
 
 class Findings(NamedTuple):
@@ -446,40 +451,18 @@ class Findings(NamedTuple):
 class Verdicts:
     """What all Filter plugins say about all rows, for use within the cycle: the masks are the live ones."""
 
-    __slots__ = (
-        "_merges",
-        "by_plugin",
-        "kept",
-        "kept_mask",
-        "mask_source",
-        "overlay",
-        "passing",
-        "searched",
-        "sum_key",
-    )
+    __slots__ = ("_merges", "by_plugin", "kept", "overlay", "passing", "searched", "source")
 
-    def __init__(
-        self,
-        by_plugin: Sequence[Verdict],
-        searched: Mask,
-        passing: Mask,
-        sum_key: MemoKey | None,
-        *,
-        merges: bool = False,
-    ) -> None:
+    def __init__(self, by_plugin: Sequence[Verdict], searched: Mask, passing: Mask, *, merges: bool = False) -> None:
         self.by_plugin = by_plugin
         self.searched = searched
         """The rows that were looked at."""
         self.overlay: Sequence[RejectedNodes] = ()
         """What rejects rows with nominated pods counted in. Filled in by the profile if there are such pods."""
-        self.sum_key = sum_key
-        """The key of the cached mask (`Sums.passing`) that `passing` is; None if it is not a cached one."""
-        self.mask_source: MaskSource | None = None
-        """Where `passing` comes from, if it is a cached mask, or one minus whole domains."""
-        self.kept_mask: Mask | None = None
-        """The rows that pass all plugins with cached columns, if all nodes were looked at; do not write to it."""
-        self.kept: RejectionsSource | None = None
-        """Where the rejections of all nodes are cached; None if they are not."""
+        self.source: MaskSource | None = None
+        """Where `passing` comes from, if it is a view's mask, or one minus whole domains."""
+        self.kept: tuple[FilterPlan, CycleState, PodInfo] | None = None
+        """The plan and what was asked, if only plugins that have a column reject anything."""
         self._merges = merges
         self.passing = passing
         """The rows that every plugin passes as they are, nominated pods left out; do not write to it."""
@@ -508,4 +491,5 @@ class Verdicts:
         """
         if self.kept is None or self.overlay:
             return None
-        return self.kept.rejections.by_first(self.kept.key, self.kept.plugins, self.kept.entries)
+        plan, state, pod = self.kept
+        return plan.counted(state, pod)

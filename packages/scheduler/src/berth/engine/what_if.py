@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Memos
-from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, rejected_rows
+from berth.engine.verdicts import FilterPlan, Mask, rejected_rows
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.interface import FilterColumn, RowLoad
@@ -22,6 +21,7 @@ from berth.framework.profile_view import NominatedClaims
 from berth.framework.promises import NEVER_KEPT, Dependency
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth.state.views import Memory
 
 RowArray = NDArray[np.intp]
 
@@ -42,13 +42,13 @@ class WhatIf:
 
     __slots__ = ("_by_pod", "_loaded", "_memos", "_plan", "_pod", "_state", "_table", "is_possible", "resources")
 
-    def __init__(self, plan: FilterPlan, memos: Memos, state: CycleState, pod: PodInfo) -> None:
+    def __init__(self, plan: FilterPlan, memos: Memory, state: CycleState, pod: PodInfo) -> None:
         self._plan = plan
         self._memos = memos
         self._state = state
         self._pod = pod
         self._table: NodeTable = memos.table
-        runners: list[FilterRunner] = [slot.runner for slot in plan.slots]
+        runners = plan.runners
         self._loaded = [one for runner in runners if (one := runner.plugin.filter_under_load) is not None]
         self._by_pod = [each for runner in runners if (each := runner.plugin.filter_by_pods) is not None]
         self.is_possible = memos.enabled and all(_has_columns(runner.plugin) for runner in runners)
@@ -66,7 +66,7 @@ class WhatIf:
     @property
     def answers_key(self) -> Hashable | None:
         """Equal for two pods only if all filters say the same about both; None if that is not known."""
-        return self._plan.sum_key if self._plan.all_lasting else None
+        return self._plan.kept if self._plan.all_kept else None
 
     def is_affected_by(self, other: PodInfo) -> bool:
         """Say whether adding or removing `other` may change more than the load of its row."""
@@ -86,16 +86,18 @@ class WhatIf:
 
     def on(self, rows: RowArray) -> "WhatIfRows":
         """Return the filters over some rows that hold nodes, for any load."""
-        slots = [slot for slot in self._plan.slots if slot.runner.plugin.filter_under_load is None]
-        entries = iter(self._memos.refresh(slots, self._state, self._pod))
+        plan, asking = self._plan, (self._state, self._pod)
         steady: list[_Steady | None] = []
-        for slot in self._plan.slots:
-            if slot.runner.plugin.filter_under_load is not None:
+        for runner, column in zip(plan.runners, plan.columns, strict=True):
+            if runner.plugin.filter_under_load is not None:
                 # It looks at the load: asked in its turn, and only for loads that are tried.
                 steady.append(None)
                 continue
-            entry = next(entries)
-            steady.append(_Steady(slot.runner.name, FilterColumn(entry.snapshot().values()[rows], entry.extra)))
+            if column is None:
+                verdict = runner.of_pod(*asking, self._table, by_domain=True)
+            else:
+                verdict = self._memos.bring(column, asking).snapshot()
+            steady.append(_Steady(runner.name, FilterColumn(verdict.codes[rows], verdict.describe)))
         return WhatIfRows(self, rows, steady)
 
     def limits(self, rows: RowArray) -> list[RowLoad]:

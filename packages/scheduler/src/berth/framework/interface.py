@@ -240,14 +240,16 @@ class OverDomains(NamedTuple):
     token: object
     """Identifies the topology."""
     ids: NDArray[np.intp]
-    """By row of the table. Not written to: if the domain of any row changes, there is a new array."""
+    """By row of the table."""
     values: NDArray[np.signedinteger]
     """By domain, with one extra element for rows that hold no node, whose id is -1."""
+    version: int
+    """Grows when the domain of any row changes."""
 
     @classmethod
     def of(cls, topology: Topology, values: NDArray[np.signedinteger]) -> "OverDomains":
         """Return values for the domains of a topology as it is now."""
-        return cls(topology.token, topology.ids, values)
+        return cls(topology.token, topology.ids, values, topology.version)
 
 
 class DomainCodes(NamedTuple):

@@ -16,7 +16,6 @@ from berth.core import questions
 from berth.core.core import Core
 from berth.cycle.attempt import Attempt
 from berth.engine.build import build_profiles
-from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.handle import ClusterState, Handle
 from berth.framework.registry import Registry
@@ -29,6 +28,7 @@ from berth.state.label_index import ABSENT
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth.state.views import Memory
 
 
 def check(core: Core) -> None:
@@ -110,7 +110,7 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
     nominator = _same_nominations(core.nominator)
     state = ClusterState.of(core.cache, core.objects, nominator=nominator, waiting=core.waiting)
     handle = Handle(state, config.feature_gates, lambda: core.now, preempting=PreemptionByRules)
-    profiles = build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
+    profiles = build_profiles(config, registry, handle, Memory(core.cache, core.objects, core.nominator, enabled=False))
     for name, own in core.profiles.items():
         for old, new in zip(_plugins(own), _plugins(profiles[name]), strict=True):
             if isinstance(old, DynamicResources):  # reservations are kept nowhere else

@@ -32,7 +32,7 @@ class internals:  # noqa: N801 - a room for functions
     @staticmethod
     def have_little_room(core: Core, size: int) -> None:
         """Let no more be remembered than so many bytes."""
-        core.memos._max_bytes = size
+        core.memos.max_bytes = size
 
 
 class Later:
