@@ -23,9 +23,11 @@ from berth_workbench.simulation.scale import (
     RunningWorkload,
     delete_workload,
     find_by_key,
+    is_counted,
     note_manifests,
     note_replicas,
     owning_kind,
+    pods_by_owner,
     scale,
     surplus,
     with_revision,
@@ -72,6 +74,7 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
     manifests: list[WorkloadManifest] = []
     running: list[tuple[RunningWorkload, WorkloadManifest]] = []
     given = site.cluster.add_followed(documents, namespace)
+    by_owner = pods_by_owner(site)
     for document in site.cluster.admission.take(given, namespace):
         if document.kind not in POD_MAKERS:
             if document.kind in MADE_AS_OBJECTS or not _is_refused(site, document, namespace):
@@ -79,7 +82,7 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
             continue
         manifest = WorkloadManifest(document, namespace)
         manifests.append(manifest)
-        found = find_by_key(site, manifest.kind, manifest.key)
+        found = find_by_key(site, manifest.kind, manifest.key, by_owner)
         if found is None or not found.pods:
             if found is not None or not _is_refused(site, document, namespace):
                 fresh.append(document)
@@ -104,6 +107,8 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
     cluster.create([*(obj for obj in expansion.objects if not _is_kept(site, obj)), *expansion.pods])
     site.settle()
     for workload, manifest in running:
+        if _is_up_to_date(site, workload, manifest):
+            continue
         roll_out(site, workload, manifest)
         note_replicas(site, workload.kind, workload.key)
         site.settle()
@@ -154,9 +159,7 @@ def _is_kept(site: Site, obj: Any) -> bool:
 
 def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> None:
     """Bring a running workload to what its new manifest says."""
-    wanted = site.replicas.get((running.kind, running.key), manifest.replicas)
-    if running.kind in REPLICATED and _leaves_number(site, running, manifest):
-        wanted = sum(map(is_active, running.pods))
+    wanted = _wanted(site, running, manifest)
     if running.kind not in _ROLLED_OUT or not _has_changed(site, running, manifest):
         if wanted is not None:
             scale(site, running, wanted, f"scaling of {running.kind} {running.key}")
@@ -171,6 +174,20 @@ def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -
         _roll_stateful(site, running, manifest, wanted, by)
     else:
         _roll_deployment(site, running, manifest, wanted, by)
+
+
+def _is_up_to_date(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> bool:
+    """Whether a workload is as its manifest says, so that there is nothing to do."""
+    wanted = _wanted(site, running, manifest)
+    has = sum(is_counted(running.kind, pod) for pod in running.pods)
+    return wanted in (None, has) and not _has_changed(site, running, manifest)
+
+
+def _wanted(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> int | None:
+    """Return how many pods a manifest asks for; None for a DaemonSet."""
+    if running.kind in REPLICATED and _leaves_number(site, running, manifest):
+        return sum(map(is_active, running.pods))
+    return site.replicas.get((running.kind, running.key), manifest.replicas)
 
 
 def _leaves_number(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> bool:

@@ -39,7 +39,7 @@ class RunningWorkload(msgspec.Struct, frozen=True):
 
 def find_workload(site: Site, change: WorkloadChange) -> RunningWorkload | None:
     """Return the workload that a change is about; None where the cluster has none. Raises `ChangeError`."""
-    by_owner = _pods_by_owner(site)
+    by_owner = pods_by_owner(site)
     found = _by_namespace(site, change.kind, change.name, by_owner)
     if change.namespace:
         found = {key: owners for key, owners in found.items() if key.partition("/")[0] == change.namespace}
@@ -50,9 +50,15 @@ def find_workload(site: Site, change: WorkloadChange) -> RunningWorkload | None:
     return next((_running(site, change.kind, key, owners, by_owner) for key, owners in found.items()), None)
 
 
-def find_by_key(site: Site, kind: str, key: str) -> RunningWorkload | None:
-    """Return a workload of the cluster by kind and `namespace/name`, or None."""
-    by_owner = _pods_by_owner(site)
+PodsByOwner = Mapping[tuple[str, str], Sequence[Pod]]
+
+
+def find_by_key(site: Site, kind: str, key: str, by_owner: PodsByOwner | None = None) -> RunningWorkload | None:
+    """Return a workload of the cluster by kind and `namespace/name`, or None.
+
+    Who looks for many gives the pods of the cluster by what owns them, as `pods_by_owner` returns them.
+    """
+    by_owner = pods_by_owner(site) if by_owner is None else by_owner
     owners = _by_namespace(site, kind, key.partition("/")[2], by_owner).get(key)
     return None if owners is None else _running(site, kind, key, owners, by_owner)
 
@@ -62,7 +68,8 @@ def owning_kind(kind: str) -> str:
     return "ReplicaSet" if kind == "Deployment" else kind
 
 
-def _pods_by_owner(site: Site) -> dict[tuple[str, str], list[Pod]]:
+def pods_by_owner(site: Site) -> dict[tuple[str, str], list[Pod]]:
+    """Return the pods that something owns, by its kind and `namespace/name`."""
     found: dict[tuple[str, str], list[Pod]] = {}
     for pod in site.cluster.of(Pod):
         owner = owner_of(pod)
@@ -153,14 +160,14 @@ def refuse_awaited(site: Site) -> None:
 
 def _names_of(site: Site, kind: str) -> set[str]:
     """Return the names of the workloads of a kind, as far as they are easily known: to say which one was meant."""
-    keys = {*site.documents_of(kind), *(key for owning, key in _pods_by_owner(site) if owning == kind)}
+    keys = {*site.documents_of(kind), *(key for owning, key in pods_by_owner(site) if owning == kind)}
     owners = [owner for each in site.cluster.of(ReplicaSet) for owner in each.metadata.owner_references]
     return {key.partition("/")[2] for key in keys} | {owner.name for owner in owners if owner.kind == kind}
 
 
 def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
     """Give a workload another number of pods; the scheduler has not placed them yet. Raises `ChangeError`."""
-    active = tuple(pod for pod in running.pods if _counts(running.kind, pod))
+    active = tuple(pod for pod in running.pods if is_counted(running.kind, pod))
     if running.pods and not min(len(active), replicas):
         site.last_pods[running.kind, running.key] = _model(running)
     running = msgspec.structs.replace(running, pods=active)
@@ -177,7 +184,7 @@ def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
     note_replicas(site, running.kind, running.key)
 
 
-def _counts(kind: str, pod: Pod) -> bool:
+def is_counted(kind: str, pod: Pod) -> bool:
     """Whether a controller counts a pod among those that it has.
 
     A Job has done what its pods have done, and of a StatefulSet one that ends comes back under the same ordinal.
@@ -191,7 +198,7 @@ def note_replicas(site: Site, kind: str, key: str) -> None:
     if now is None:
         return
     owning = owning_kind(kind)
-    has = Counter(owner_of(pod) for pod in now.pods if _counts(kind, pod))
+    has = Counter(owner_of(pod) for pod in now.pods if is_counted(kind, pod))
     for owner in now.owners:
         found = site.cluster.objects.get((owning, owner))
         if isinstance(found, SCALED_KINDS) and found.spec.replicas != has[owning, owner]:
