@@ -184,6 +184,7 @@ def test_pre_commits_hook_compares_with_what_is_committed(clone, berth):
 # -- Argo CD ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_argo_cds_hook_asks_the_cluster_with_the_role_of_the_page(
     unscheduled_cluster, namespace_name, clone, berth, tmp_path
 ):

@@ -167,3 +167,18 @@ def test_without_a_base_the_cluster_is_what_there_was_before():
     found = asked(TWO, None, deployment("web", 8) + deployment("api", 1), *running)
     assert found.fits == "no"
     assert {each.name for each in found.workloads} == {"shop/web", "shop/api"}
+
+
+def test_what_the_loss_of_a_zone_costs_others_is_one_line():
+    """Three of 2 CPUs each stand in two zones of 8 CPUs; a fourth and fifth take the room that a loss would need."""
+    nodes = [node(f"n{at}", zone) for at, zone in enumerate("aabb")]
+    base = "".join(deployment(f"old{at}", 2) for at in range(3))
+    found = asked(nodes, base, base + deployment("new", 8))
+    zones = {zone: [each for each in found.zones if each.zone == zone and each.name != "shop/new"] for zone in "ab"}
+    worst = max(zones.values(), key=lambda some: sum(each.pods for each in some))
+    others = [each for each in found.findings if each.name != "shop/new"]
+    assert len(others) == 1
+    assert others[0].text.startswith(f"losing {worst[0].zone} would then leave")
+    if len(worst) > 1:
+        assert f"{len(worst)} other workloads" in others[0].text
+        assert f"without {sum(each.pods for each in worst)} pods more than before" in others[0].text

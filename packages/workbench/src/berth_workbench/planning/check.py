@@ -308,7 +308,7 @@ class _Judge:
                 if key not in self._sides.touched
             ),
             *self._of_victims(rows),
-            *(self._finding("warning", (each.kind, each.name), _zone_in_words(each)) for each in _worst_of_each(zones)),
+            *self._of_zones(zones),
         ]
         findings.sort(key=lambda each: -LEVELS.index(each.level))
         makes_room = any(victim != by for victim, by in self._victims)
@@ -437,6 +437,25 @@ class _Judge:
             yield self._finding(row.level, (row.kind, row.name), f"{text}.")
         if more is not None and len(short) > 1:
             yield CheckFinding("error", "", "", f"{_more_in_words(more)}.")
+
+    def _of_zones(self, zones: Iterable[ZoneLoss]) -> Iterator[CheckFinding]:
+        """Tell the worst loss of each workload that is touched, and that which costs all others most in one line."""
+        touched = [each for each in zones if (each.kind, each.name) in self._sides.touched]
+        for each in _worst_of_each(touched):
+            yield self._finding("warning", (each.kind, each.name), _zone_in_words(each))
+        others: dict[str, list[ZoneLoss]] = {}
+        for each in zones:
+            if (each.kind, each.name) not in self._sides.touched:
+                others.setdefault(each.zone, []).append(each)
+        if others:
+            losses = max(others.values(), key=lambda some: sum(each.pods - each.before for each in some))
+            first = losses[0]
+            text = _zone_in_words(first)
+            if len(losses) > 1:
+                more = sum(each.pods - each.before for each in losses)
+                whom = f"{len(losses):,} other workloads, such as {first.name}"
+                text = f"losing {first.zone} would then leave {whom}, without {more:,} pods more than before"
+            yield CheckFinding("warning", first.kind, first.name, text)
 
     def _of_victims(self, rows: Sequence[CheckedWorkload]) -> Iterator[CheckFinding]:
         """Tell who makes way and has a place all the same; who has none has a row."""

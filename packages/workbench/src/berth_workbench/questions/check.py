@@ -16,6 +16,7 @@ from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.places import ManifestPlace
 
+FINDINGS_SHOWN = 50
 MARKS: Mapping[Level, str] = {"ok": "✅", "warning": "⚠️", "error": "❌"}
 IS_GOOD: Mapping[Level, bool | None] = {"ok": True, "warning": None, "error": False}
 _FITS: Mapping[Fits, str] = {"now": "fits now", "afterPreemptions": "fits after preemptions", "no": "does not fit"}
@@ -66,8 +67,10 @@ def told(found: Check) -> Iterator[Section]:
 
 def lines_of(found: Check) -> Iterator[str]:
     """Yield a line for each finding, and one about all that is well; there is always one."""
-    for finding in found.findings:
+    for finding in found.findings[:FINDINGS_SHOWN]:
         yield f"{MARKS[finding.level]} {finding.text}"
+    if len(found.findings) > FINDINGS_SHOWN:
+        yield f"{len(found.findings) - FINDINGS_SHOWN:,} more of the kind; -o json has all of them"
     well = [each for each in found.workloads if each.level == "ok" and each.difference != "unchanged"]
     cost = ", ".join(f"{more} {'CPU' if name == CPU else name}" for name, more in found.requests.items())
     cost = cost.replace(" memory", "")
