@@ -13,15 +13,19 @@ def main() -> None:
     """Run the command that was typed."""
     with _ended_by_the_kernel():
         from berth.cli import main as command
+        from berth.cli import prepare_process
 
+        prepare_process()
         command(prog_name="berth")
 
 
 def kubectl_plugin() -> None:
     """Run the command that was typed behind `kubectl berth`: the program `kubectl-berth`."""
     with _ended_by_the_kernel():
+        from berth.cli import prepare_process
         from berth.cli.kubectl import run
 
+        prepare_process()
         run()
 
 

@@ -29,7 +29,7 @@ NOW = "2026-01-01T12:00:00Z"
 
 
 def worlds(few):
-    """The seeds of a few worlds, of twenty more in `make test-all`, and of three hundred where somebody looks for hours.
+    """The seeds of a few worlds, of twenty more in `make test-all`, and of three hundred in hours of `make soak`.
 
     All but the first are asked twenty at a time, which is enough to insist on what has to come up among them.
     """

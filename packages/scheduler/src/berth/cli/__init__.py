@@ -34,6 +34,15 @@ NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
 """Asked by numpy when it is imported. Nobody multiplies matrices here, and its threads spin for a while."""
 
 
+def prepare_process() -> None:
+    """Set up the process of a command, before its modules are imported: they make many objects, and import numpy."""
+    gc.set_threshold(YOUNG_OBJECTS)
+    # At the end, Python would look for cycles in all that is left before it gives everything back, for as long as some
+    # questions take.
+    atexit.register(gc.freeze)
+    os.environ.setdefault(NUMPY_THREADS, "1")
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is named."""
 
@@ -75,12 +84,6 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that was typed; a wrong one is answered with the names there are."""
-        # Before the command's modules are imported: they make many objects that stay, and import numpy.
-        gc.set_threshold(YOUNG_OBJECTS)
-        # At the end, Python would look for cycles in all that is left before it gives everything back, for as long as
-        # some questions take.
-        atexit.register(gc.freeze)
-        os.environ.setdefault(NUMPY_THREADS, "1")
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._found.names and not ctx.resilient_parsing:
             from berth.api.near_names import nearest
