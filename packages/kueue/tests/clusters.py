@@ -47,8 +47,10 @@ def local_queue(space, queue, name="main"):
 
 
 def template(gpus, cpu="1"):
-    requests = {"cpu": cpu, GPU: str(gpus)} if gpus else {"cpu": cpu}
-    return {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": requests}}]}}
+    resources = {"requests": {"cpu": cpu}}
+    if gpus:
+        resources = {"requests": {"cpu": cpu, GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
+    return {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "app", "resources": resources}]}}
 
 
 def workload(space, name, pods, gpus, minute=0, priority=0, **admitted):
