@@ -36,9 +36,9 @@ def is_hopeless(own: Share, target: Share) -> bool:
 class FairOrder:
     """The ClusterQueues from which candidates are taken, one candidate after the other, and the candidates of each."""
 
-    def __init__(self, queue: QueueNode, candidates: Iterable[WorkloadInfo], now: float) -> None:
+    def __init__(self, queue: QueueNode, candidates: Iterable[WorkloadInfo]) -> None:
+        """`candidates` come in the order in which they would go in each ClusterQueue."""
         self._queue = queue
-        self._now = now
         self._ancestors = set(queue.path())
         self._pruned: set[QuotaNode] = set()
         self._candidates: dict[str, list[WorkloadInfo]] = {}
@@ -115,14 +115,10 @@ class FairOrder:
             return self._next(best_cohort)
         return best_queue
 
-    def _order(self, queue: QueueNode) -> tuple[bool, bool, int, float, str]:
-        return candidate_order(self._candidates[queue.name][-1], self._queue.name, self._now)
-
-
-def candidate_order(info: WorkloadInfo, queue: str, now: float) -> tuple[bool, bool, int, float, str]:
-    """Return what candidates are sorted by, the first to go first, for a preemptor in a ClusterQueue."""
-    since = now if info.reserved_since is None else info.reserved_since
-    return not info.is_evicted, info.cluster_queue == queue, info.priority, -since, info.workload.uid
+    def _order(self, queue: QueueNode) -> tuple[object, ...]:
+        """Return what the next candidates of two ClusterQueues with the same share are compared by; ours is last."""
+        is_here, *rest = self._candidates[queue.name][-1].rank
+        return is_here, queue is self._queue, *rest
 
 
 def _below(queue: QueueNode, common: CohortNode) -> QuotaNode:

@@ -452,10 +452,10 @@ class WorkloadInfo:
     """What queues and caches keep of a workload: its requests, its place in line, and what it was when it was taken."""
 
     __slots__ = (
+        "amounts",
         "cluster_queue",
         "evaluated_generation",
         "evicted",
-        "frs",
         "generation",
         "is_admitted",
         "is_evicted",
@@ -467,12 +467,11 @@ class WorkloadInfo:
         "pod_sets",
         "priority",
         "queue_time",
+        "rank",
         "reclaimable",
         "requeued",
-        "reserved_since",
         "shape",
         "spec",
-        "usage",
         "workload",
     )
 
@@ -482,8 +481,8 @@ class WorkloadInfo:
         self.last_tried: LastTried | None = None
         self.evaluated_generation = 0
         self.pass_iteration = 0
-        self.usage: tuple[tuple[int, int], ...] = ()
-        self.frs: frozenset[int] = frozenset()
+        self.amounts: dict[int, int] = {}
+        """What it holds, by flavor-resource; the world fills it in."""
         self.refresh(gates)
 
     def copy(self) -> "WorkloadInfo":
@@ -504,7 +503,9 @@ class WorkloadInfo:
         self.priority = workload.spec.priority
         self.queue_time = workload.queue_time(sorts_by_priority=gates["PrioritySortingWithinCohort"])
         reserved = conditions.get(QUOTA_RESERVED)
-        self.reserved_since = reserved.since if reserved is not None and reserved.is_true else None
+        since = reserved.since if reserved is not None and reserved.is_true else 0.0
+        self.rank = (not self.is_evicted, self.priority, -since, workload.uid)
+        """What those that hold quota are sorted by, the first to be preempted first."""
         self.cluster_queue = workload.admission.cluster_queue if workload.admission is not None else ""
         self.pod_sets = _pod_sets(workload, counts_reclaimable=gates["ReclaimablePods"])
         self.is_placed = any(pod_set.topology is not None for pod_set in self.pod_sets)

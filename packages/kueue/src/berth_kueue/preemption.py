@@ -9,10 +9,12 @@ With fair sharing, `berth_kueue.fair` says from whom the next candidate is taken
 (preemption.go, preemption_oracle.go), its packages `classical` and `common`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from operator import attrgetter
 from typing import NamedTuple
 
-from berth_kueue.fair import FairOrder, candidate_order, is_hopeless, is_less_than_final, is_less_than_initial
+from berth_kueue.fair import FairOrder, is_hopeless, is_less_than_final, is_less_than_initial
 from berth_kueue.flavors import (
     IN_QUEUE,
     NO_CANDIDATES,
@@ -23,7 +25,7 @@ from berth_kueue.flavors import (
     scaled_requests,
     topology_requests,
 )
-from berth_kueue.model import QueuePreemption, WorkloadInfo
+from berth_kueue.model import WorkloadInfo
 from berth_kueue.snapshot import CycleSnapshot, TrialUsage
 from berth_kueue.topology.placing import PodSetPlacing
 from berth_kueue.world import CohortNode, QueueNode
@@ -49,13 +51,7 @@ class PreemptionTarget(NamedTuple):
     reason: str
 
 
-class _Candidate(NamedTuple):
-    info: WorkloadInfo
-    common: CohortNode | None
-    """The lowest cohort that it shares with the preemptor."""
-    reason: str
-    borrows: bool
-    """Whether it may be taken while the preemptor borrows."""
+_rank = attrgetter("rank")
 
 
 class PreemptionSearch:
@@ -75,6 +71,7 @@ class PreemptionSearch:
         self.frs = frs
         self.usage = usage
         self.placings = placings
+        self._ancestors = set(self.queue.path())
 
     def targets(self) -> list[PreemptionTarget]:
         """Return who is to be preempted; nobody if it cannot be helped."""
@@ -91,38 +88,51 @@ class PreemptionSearch:
 
     # Who may be preempted at all.
 
-    def _may_preempt(self, info: WorkloadInfo, policy: str) -> bool:
-        """Say whether a policy lets the workload preempt another one, which uses what it needs."""
-        if self.frs.isdisjoint(info.frs):
-            return False
-        own, other = self.info.priority, info.priority
-        if policy == "LowerPriority":
-            return own > other
-        if policy == "LowerOrNewerEqualPriority":
-            return own > other or (own == other and self.info.queue_time < info.queue_time)
-        return policy == "Any"
+    def _preemptible(self, queue: QueueNode, policy: str) -> list[WorkloadInfo]:
+        """Return whom the policy lets the workload preempt in a ClusterQueue, of those that use what it needs."""
+        found = queue.preemptible(policy, self.info.priority, self.info.queue_time)
+        if len(self.frs) == 1:
+            (fr,) = self.frs
+            return [info for info in found if fr in info.amounts]
+        return [info for info in found if not self.frs.isdisjoint(info.amounts)]
 
-    def _order(self, info: WorkloadInfo) -> tuple[bool, bool, int, float, str]:
-        return candidate_order(info, self.queue.name, self.snapshot.now)
+    def _helps_at_best(self, candidates: Iterable[WorkloadInfo]) -> bool:
+        """Say whether the workload would have quota if all candidates went.
 
-    def _own(self) -> list[WorkloadInfo]:
-        policy = self.queue.spec.preemption.within_cluster_queue
-        if policy == "Never":
-            return []
-        return [info for info in self.queue.workloads.values() if self._may_preempt(info, policy)]
+        Usage of a tree is a sum over its ClusterQueues, and less usage never makes less room: if this says no, the
+        search that takes them one by one finds nobody.
+        """
+        short = [fr for fr, amount in self.usage.amounts.items() if amount > max(0, self.queue.available(fr))]
+        freed: dict[tuple[str, int], int] = {}
+        for info in candidates if short else ():
+            for fr in short:
+                amount = info.amounts.get(fr)
+                if amount:
+                    place = info.cluster_queue, fr
+                    freed[place] = freed.get(place, 0) + amount
+        queues = self.snapshot.world.queues
+        for (name, fr), amount in freed.items():
+            queues[name].remove_usage(fr, amount)
+        helps = all(self.usage.amounts[fr] <= max(0, self.queue.available(fr)) for fr in short)
+        for (name, fr), amount in freed.items():
+            queues[name].add_usage(fr, amount)
+        return helps
 
     # Without fair sharing.
 
     def _classical(self) -> list[PreemptionTarget]:
-        own = [_Candidate(info, None, IN_CLUSTER_QUEUE, True) for info in self._own()]
+        own = self._preemptible(self.queue, self.queue.spec.preemption.within_cluster_queue)
         by_hierarchy, by_priority = self._reclaimable()
-        candidates: list[_Candidate] = []
-        sources = [sorted(some, key=lambda c: self._order(c.info)) for some in (by_hierarchy, by_priority, own)]
-        for is_evicted in (True, False):
-            for source in sources:
-                candidates += (candidate for candidate in source if candidate.info.is_evicted == is_evicted)
-        if not candidates:
+        if not self._helps_at_best([*by_hierarchy, *by_priority, *own]):
             return []
+        sources = ((sorted(by_hierarchy, key=_rank), True), (sorted(by_priority, key=_rank), False), (own, True))
+        candidates = [
+            (info, has_advantage)
+            for is_evicted in (True, False)
+            for infos, has_advantage in sources
+            for info in infos
+            if info.is_evicted == is_evicted
+        ]
         forbids_borrowing = self.queue.spec.preemption.borrow_within_cohort.policy == "Never"
         if not (by_hierarchy or by_priority) or (forbids_borrowing and not self._is_under_nominal()):
             attempts: tuple[bool, ...] = (True,)
@@ -132,11 +142,12 @@ class PreemptionSearch:
             attempts = (True, False)
         for may_borrow in attempts:
             taken: list[PreemptionTarget] = []
-            for candidate in candidates:
-                if not self._is_valid(candidate, may_borrow=may_borrow):
+            for info, has_advantage in candidates:
+                reason, may_go = self._reason(info, has_advantage=has_advantage)
+                if (may_borrow and not may_go) or not self._still_borrows(info):
                     continue
-                self.snapshot.take_out(candidate.info)
-                taken.append(PreemptionTarget(candidate.info, candidate.reason))
+                self.snapshot.take_out(info)
+                taken.append(PreemptionTarget(info, reason))
                 if self._fits(may_borrow=may_borrow):
                     return self._without_needless(taken, may_borrow=may_borrow)
             for target in taken:
@@ -146,25 +157,35 @@ class PreemptionSearch:
     def _is_under_nominal(self) -> bool:
         return all(self.queue.subtree[fr] > self.queue.usage[fr] for fr in self.frs)
 
-    def _is_valid(self, candidate: _Candidate, *, may_borrow: bool) -> bool:
-        if candidate.common is None:
+    def _reason(self, info: WorkloadInfo, *, has_advantage: bool) -> tuple[str, bool]:
+        """Return why a candidate may be preempted, and whether it may while the preemptor borrows."""
+        if info.cluster_queue == self.queue.name:
+            return IN_CLUSTER_QUEUE, True
+        if has_advantage:
+            return IN_COHORT_RECLAMATION, True
+        borrowing = self.queue.spec.preemption.borrow_within_cohort
+        bound = borrowing.max_priority_threshold
+        is_above_bound = info.priority >= self.info.priority or (bound is not None and info.priority > bound)
+        if borrowing.policy == "Never" or is_above_bound:
+            return IN_COHORT_RECLAMATION, False
+        return IN_COHORT_WHILE_BORROWING, True
+
+    def _still_borrows(self, info: WorkloadInfo) -> bool:
+        """Say whether each node from a candidate up to what it shares with the preemptor still borrows."""
+        queue = self.snapshot.queue_of(info)
+        if queue is self.queue:
             return True
-        if may_borrow and not candidate.borrows:
-            return False
-        queue = self.snapshot.queue_of(candidate.info)
         if queue.is_within_nominal(self.frs):
             return False
-        for node in queue.path():
-            if node is candidate.common:
-                break
-            if node.is_within_nominal(self.frs):
-                return False
-        return True
+        return not any(
+            node.is_within_nominal(self.frs)
+            for node in takewhile(lambda cohort: cohort not in self._ancestors, queue.path())
+        )
 
-    def _reclaimable(self) -> tuple[list[_Candidate], list[_Candidate]]:
+    def _reclaimable(self) -> tuple[list[WorkloadInfo], list[WorkloadInfo]]:
         """Return the candidates of other ClusterQueues: those by hierarchy, and those by priority."""
-        by_hierarchy: list[_Candidate] = []
-        by_priority: list[_Candidate] = []
+        by_hierarchy: list[WorkloadInfo] = []
+        by_priority: list[WorkloadInfo] = []
         if self.queue.spec.preemption.reclaim_within_cohort == "Never":
             return by_hierarchy, by_priority
         remaining: Mapping[int, float] = self.usage.amounts
@@ -176,39 +197,19 @@ class PreemptionSearch:
                 node.subtree[fr] >= node.usage[fr] + amount for fr, amount in remaining.items()
             )
             remaining = {fr: max(0, amount - node.local_available(fr)) for fr, amount in remaining.items()}
-            found = by_hierarchy if has_advantage else by_priority
-            found += self._candidates_below(cohort, cohort, skipped, has_advantage=has_advantage)
+            self._gather(cohort, skipped, by_hierarchy if has_advantage else by_priority)
             node = skipped = cohort
         return by_hierarchy, by_priority
 
-    def _candidates_below(
-        self, cohort: CohortNode, common: CohortNode, skipped: CohortNode | None, *, has_advantage: bool
-    ) -> Iterator[_Candidate]:
+    def _gather(self, cohort: CohortNode, skipped: CohortNode | None, found: list[WorkloadInfo]) -> None:
+        """Collect the candidates below a cohort, but for a part of it."""
         for child in cohort.cohorts.values():
             if child is not skipped and not child.is_within_nominal(self.frs):
-                yield from self._candidates_below(child, common, skipped, has_advantage=has_advantage)
-        preemption = self.queue.spec.preemption
+                self._gather(child, skipped, found)
+        policy = self.queue.spec.preemption.reclaim_within_cohort
         for queue in cohort.queues.values():
-            if queue is self.queue or queue.is_out or queue.is_within_nominal(self.frs):
-                continue
-            for info in queue.workloads.values():
-                if self._may_preempt(info, preemption.reclaim_within_cohort):
-                    yield self._candidate(info, common, preemption, has_advantage=has_advantage)
-
-    def _candidate(
-        self, info: WorkloadInfo, common: CohortNode, preemption: QueuePreemption, *, has_advantage: bool
-    ) -> _Candidate:
-        if has_advantage:
-            return _Candidate(info, common, IN_COHORT_RECLAMATION, True)
-        borrowing = preemption.borrow_within_cohort
-        bound = borrowing.max_priority_threshold
-        if (
-            borrowing.policy == "Never"
-            or info.priority >= self.info.priority
-            or (bound is not None and info.priority > bound)
-        ):
-            return _Candidate(info, common, IN_COHORT_RECLAMATION, False)
-        return _Candidate(info, common, IN_COHORT_WHILE_BORROWING, True)
+            if queue is not self.queue and not queue.is_out and not queue.is_within_nominal(self.frs):
+                found += self._preemptible(queue, policy)
 
     def _without_needless(self, taken: list[PreemptionTarget], *, may_borrow: bool) -> list[PreemptionTarget]:
         """Give back whom it fits without, the last but one first, and put everybody back in the end."""
@@ -228,15 +229,14 @@ class PreemptionSearch:
     # With fair sharing.
 
     def _fair(self) -> list[PreemptionTarget]:
-        candidates = self._own()
+        candidates = self._preemptible(self.queue, self.queue.spec.preemption.within_cluster_queue)
         policy = self.queue.spec.preemption.reclaim_within_cohort
         if self.queue.parent is not None and policy != "Never":
             for queue in self.queue.parent.root.subtree_queues():
                 if queue is not self.queue and not queue.is_out and not queue.is_within_nominal(self.frs):
-                    candidates += (info for info in queue.workloads.values() if self._may_preempt(info, policy))
-        if not candidates:
+                    candidates += self._preemptible(queue, policy)
+        if not candidates or not self._helps_at_best(candidates):
             return []
-        candidates.sort(key=self._order)
         strategies = self.snapshot.strategies or (FINAL_SHARE, INITIAL_SHARE)
         self.snapshot.add_usage(self.queue, self.usage)
         taken: list[PreemptionTarget] = []
@@ -267,7 +267,7 @@ class PreemptionSearch:
         taken: list[PreemptionTarget],
         passed_over: list[WorkloadInfo],
     ) -> bool:
-        order = FairOrder(self.queue, candidates, self.snapshot.now)
+        order = FairOrder(self.queue, candidates)
         is_within_nominal = self.snapshot.gates["FairSharingPreemptWithinNominal"] and self.queue.is_within_nominal(
             self.frs
         )
@@ -299,7 +299,7 @@ class PreemptionSearch:
         return False
 
     def _second_strategy(self, candidates: Iterable[WorkloadInfo], taken: list[PreemptionTarget]) -> bool:
-        order = FairOrder(self.queue, candidates, self.snapshot.now)
+        order = FairOrder(self.queue, candidates)
         for queue in order:
             own, other = order.shares(queue)
             info = order.pop(queue)

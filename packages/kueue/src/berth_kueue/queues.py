@@ -10,186 +10,13 @@ Source: `pkg/cache/queue` (cluster_queue.go, manager.go, inadmissible_workloads.
 local_queue.go).
 """
 
-import heapq
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-from berth_kueue.model import KueueWorkload, StatusCondition, WorkloadInfo
+from berth_kueue.model import KueueWorkload, WorkloadInfo
+from berth_kueue.pending_queue import PendingQueue
 from berth_kueue.world import KueueWorld
 
-AT_ONCE = frozenset({"FailedAfterNomination", "PendingPreemption", "PreemptionFailed"})
-"""Reasons for which a head of a BestEffortFIFO queue goes back to it at once."""
-_IN_VAIN = ("NoFit", "PreemptionNoCandidates")
 _MAX_PASS_DELAY_S = 30
-
-
-class WaitingPreemptor(NamedTuple):
-    """The workload of a queue that last preempted others, at a generation of its spec."""
-
-    key: str
-    is_sticky: bool
-    generation: int
-
-
-class PendingQueue:
-    """What waits in one ClusterQueue."""
-
-    __slots__ = (
-        "_heap",
-        "_pushed",
-        "active",
-        "alike",
-        "in_flight",
-        "in_vain",
-        "inadmissible",
-        "pops",
-        "pops_at_retry",
-        "preemptor",
-    )
-
-    def __init__(self) -> None:
-        self.active: dict[str, WorkloadInfo] = {}
-        self.alike: dict[str, dict[str, WorkloadInfo]] = {}  # The active ones by their shape.
-        self.inadmissible: dict[str, WorkloadInfo] = {}
-        self.in_vain: dict[str, str] = {}  # Shapes that were tried in vain since the last retry, and why.
-        self.in_flight: str | None = None
-        self.preemptor: WaitingPreemptor | None = None
-        self.pops = 0
-        self.pops_at_retry = -1
-        self._heap: list[tuple[tuple[int, float, str], int, WorkloadInfo]] = []
-        self._pushed = 0
-
-    def copy(self) -> "PendingQueue":
-        """Return the same queue, to be changed on its own."""
-        made = PendingQueue()
-        for slot in PendingQueue.__slots__:
-            held = getattr(self, slot)
-            setattr(made, slot, held.copy() if isinstance(held, dict | list) else held)
-        made.alike = {shape: dict(infos) for shape, infos in self.alike.items()}
-        return made
-
-    def in_order(self, infos: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
-        """Sort workloads as the queue would take them."""
-        sticky = self._sticky()
-        return sorted(infos, key=lambda info: (info.key != sticky, info.line))
-
-    def pop(self) -> WorkloadInfo | None:
-        """Take the head out."""
-        self.pops += 1
-        info = self.active.get(self._sticky() or "")
-        while info is None and self._heap:
-            _, _, found = heapq.heappop(self._heap)
-            if self.active.get(found.key) is found:
-                info = found
-        if info is None:
-            self.in_flight = None
-            return None
-        self.drop_active(info.key)
-        info.evaluated_generation = info.generation
-        self.in_flight = info.key
-        return info
-
-    def _sticky(self) -> str | None:
-        preemptor = self.preemptor
-        return preemptor.key if preemptor is not None and preemptor.is_sticky else None
-
-    def put_active(self, info: WorkloadInfo) -> None:
-        """Let a workload wait for its turn."""
-        self.drop_active(info.key)
-        self.active[info.key] = info
-        if info.shape is not None:
-            self.alike.setdefault(info.shape, {})[info.key] = info
-        self._pushed += 1
-        heapq.heappush(self._heap, (info.line, self._pushed, info))
-        if len(self._heap) > 64 + 2 * len(self.active):  # Entries that were moved meanwhile are skipped, then dropped.
-            self._heap = [entry for entry in self._heap if self.active.get(entry[2].key) is entry[2]]
-            heapq.heapify(self._heap)
-
-    def drop_active(self, key: str) -> None:
-        """Take a workload out of the active ones, if it is there."""
-        info = self.active.pop(key, None)
-        if info is not None and info.shape is not None:
-            alike = self.alike[info.shape]
-            del alike[key]
-            if not alike:
-                del self.alike[info.shape]
-
-    def push_if_new(self, info: WorkloadInfo) -> None:
-        """Let a workload wait for its turn unless it is here already."""
-        if self.in_flight != info.key and info.key not in self.inadmissible and info.key not in self.active:
-            self.put_active(info)
-
-    def push_or_update(self, info: WorkloadInfo, *, is_strict: bool) -> None:
-        """Take a new workload in, or a change of one that waits; one set aside stays so unless what counts changed."""
-        key = info.key
-        if self.in_flight == key:
-            return
-        old = self.inadmissible.get(key)
-        if old is not None:
-            was_evaluated = old.evaluated_generation != 0 and info.generation != old.evaluated_generation
-            if not was_evaluated and _counts_the_same(old, info):
-                self.inadmissible[key] = info
-                return
-            del self.inadmissible[key]
-        is_new = key not in self.active
-        if is_new and (_is_held_back(info.requeued) or (not is_strict and info.shape in self.in_vain)):
-            self.inadmissible[key] = info
-        else:
-            self.put_active(info)
-
-    def requeue(self, info: WorkloadInfo, reason: str, why: str, *, is_strict: bool) -> None:
-        """Take a head back that was not admitted; `why` is the reason its condition gives."""
-        key = info.key
-        if reason == "PendingPreemption":
-            self.preemptor = WaitingPreemptor(key, not is_strict, info.evaluated_generation)
-        if self.in_flight == key:
-            self.in_flight = None
-        is_at_once = reason != "NamespaceMismatch" if is_strict else reason in AT_ONCE
-        has_more = info.last_tried is not None and info.last_tried.has_pending_flavors
-        if not _is_held_back(info.requeued) and (is_at_once or self.pops_at_retry >= self.pops or has_more):
-            aside = self.inadmissible.pop(key, None)
-            if key not in self.active:
-                self.put_active(aside or info)
-            return
-        if key in self.inadmissible or key in self.active:
-            return
-        self.inadmissible[key] = info
-        if info.shape is not None and reason in _IN_VAIN and not is_strict:
-            self.in_vain[info.shape] = why or "PendingEvaluation"
-            for alike in list(self.alike.get(info.shape, {}).values()):
-                self.drop_active(alike.key)
-                self.inadmissible[alike.key] = alike
-
-    def delete(self, key: str) -> None:
-        """Forget a workload."""
-        self.inadmissible.pop(key, None)
-        self.drop_active(key)
-        if self.in_flight == key:
-            self.in_flight = None
-        if self.preemptor is not None and self.preemptor.key == key:
-            self.preemptor = None
-
-    def retry(self, namespaces: set[str]) -> None:
-        """Move what is inadmissible back, as far as its namespace may use the ClusterQueue."""
-        self.pops_at_retry = self.pops
-        self.in_vain = {}
-        for key, info in list(self.inadmissible.items()):
-            if info.workload.namespace in namespaces and not _is_held_back(info.requeued) and key not in self.active:
-                del self.inadmissible[key]
-                self.put_active(info)
-
-
-def _is_held_back(requeued: StatusCondition | None) -> bool:
-    return requeued is not None and not requeued.is_true
-
-
-def _counts_the_same(old: WorkloadInfo, new: WorkloadInfo) -> bool:
-    return (
-        old.evicted == new.evicted
-        and old.requeued == new.requeued
-        and old.reclaimable == new.reclaimable
-        and (old.spec is new.spec or old.spec == new.spec)
-    )
 
 
 class WaitingLine:
@@ -228,12 +55,8 @@ class PendingQueues:
             return replaced[id(info)]
 
         for name, queue in self.queues.items():
-            made.queues[name] = copied = PendingQueue()
-            for info in queue.active.values():
-                copied.put_active(own(info))
-            copied.inadmissible = {key: own(info) for key, info in queue.inadmissible.items()}
-            copied.in_vain, copied.in_flight, copied.preemptor = dict(queue.in_vain), queue.in_flight, queue.preemptor
-            copied.pops, copied.pops_at_retry = queue.pops, queue.pops_at_retry
+            waiting = {**queue.active, **queue.inadmissible}
+            made.queues[name] = queue.copy({key: own(info) for key, info in waiting.items()})
         for key, line in self.lines.items():
             made.lines[key] = WaitingLine(line.cluster_queue)
             made.lines[key].items = {name: own(info) for name, info in line.items.items()}
@@ -314,7 +137,7 @@ class PendingQueues:
         info = WorkloadInfo(workload, self.world.gates)
         queue = self.queues.get(line.cluster_queue)
         if queue is not None and self.world.gates["FlavorFungibilityPreserveScanProgress"]:
-            tracked = queue.active.get(info.key) or queue.inadmissible.get(info.key)
+            tracked = queue.find(info.key)
             if tracked is not None and tracked.last_tried is not None and tracked.last_tried.is_of_shape(info.shape):
                 info.last_tried = tracked.last_tried
         self.line_of[info.key] = line_key
@@ -358,7 +181,7 @@ class PendingQueues:
         """Return why a workload was set aside without a look, as one like it was tried in vain."""
         name = self.queue_name(workload)
         queue = self.queues.get(name) if name is not None else None
-        info = queue.inadmissible.get(workload.key) if queue is not None else None
+        info = queue.find_aside(workload.key) if queue is not None else None
         return None if queue is None or info is None or info.shape is None else queue.in_vain.get(info.shape)
 
     # Heads and retries.

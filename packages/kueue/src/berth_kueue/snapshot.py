@@ -38,14 +38,11 @@ class CycleSnapshot:
         self.strategies = strategies
         self.topologies: TopologySnapshot = world.forest.snapshot()
         self._rows = [(node, node.usage[:]) for node in (*world.queues.values(), *world.cohorts.values())]
-        self._workloads = {queue.name: dict(queue.workloads) for queue in world.queues.values()}
 
     def close(self) -> None:
         """Put everything back as it was."""
         for node, usage in self._rows:
-            node.usage = usage
-        for name, workloads in self._workloads.items():
-            self.world.queues[name].workloads = workloads
+            node.usage, node.known_share = usage, None
 
     @property
     def is_fair(self) -> bool:
@@ -84,7 +81,7 @@ class CycleSnapshot:
     def take_out(self, info: WorkloadInfo) -> None:
         """Remove what an admitted workload uses, and nothing else."""
         queue = self.world.queues[info.cluster_queue]
-        for fr, amount in info.usage:
+        for fr, amount in info.amounts.items():
             queue.remove_usage(fr, amount)
         if info.is_placed:
             self._place(queue, info.placed_usage(), -1)
@@ -92,7 +89,7 @@ class CycleSnapshot:
     def put_in(self, info: WorkloadInfo) -> None:
         """Count what an admitted workload uses."""
         queue = self.world.queues[info.cluster_queue]
-        for fr, amount in info.usage:
+        for fr, amount in info.amounts.items():
             queue.add_usage(fr, amount)
         if info.is_placed:
             self._place(queue, info.placed_usage(), 1)
@@ -112,8 +109,12 @@ class CycleSnapshot:
         """Do something as if these workloads were not there at all, so that nobody can preempt them either."""
         removed = list(infos)
         for info in removed:
-            del self.world.queues[info.cluster_queue].workloads[info.key]
+            queue = self.queue_of(info)
+            del queue.workloads[info.key]
+            queue.ranked = None
         with self.without(removed):
             yield
         for info in removed:
-            self.world.queues[info.cluster_queue].workloads[info.key] = info
+            queue = self.queue_of(info)
+            queue.workloads[info.key] = info
+            queue.ranked = None

@@ -11,6 +11,7 @@ workloads, fair_sharing.go for shares) and `pkg/cache/hierarchy` (cohorts that e
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -38,28 +39,22 @@ class Quota(NamedTuple):
 class Share(NamedTuple):
     """A node's dominant resource share: the largest of what it borrows of a resource to what its parent can lend."""
 
-    weight: float
-    ratio: float
-    borrowed: tuple[int, ...]
+    value: float
+    """The share by weight, in thousandths; infinite where something is borrowed at weight 0."""
+    rank: tuple[bool, float]
+    """What shares are compared by: with weight 0 and something borrowed, among each other, without weights."""
+    borrowed: tuple[int, ...] = ()
+    """The flavor-resources of which something is borrowed."""
 
-    @property
-    def value(self) -> float:
-        """The share by weight, in thousandths; infinite where something is borrowed at weight 0."""
-        if not self.ratio:
-            return 0.0
-        return self.ratio / self.weight if self.weight else math.inf
 
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """What shares are compared by: with weight 0 and something borrowed, among each other, without weights."""
-        borrows_without_weight = not self.weight and bool(self.ratio)
-        return borrows_without_weight, self.ratio if borrows_without_weight else self.value
+NO_SHARE = Share(0.0, (False, 0.0))
 
 
 class QuotaNode:
     """A ClusterQueue or a cohort in its tree."""
 
     __slots__ = (
+        "known_share",
         "lendable_amounts",
         "limits",
         "local",
@@ -86,6 +81,7 @@ class QuotaNode:
         self.usage: list[int] = [0] * width
         self.weight = 1.0
         self.lendable_amounts: dict[str, float] | None = None
+        self.known_share: Share | None = None  # Until usage, quota or weight change.
 
     @property
     def quota_keys(self) -> Iterable[int]:
@@ -116,15 +112,21 @@ class QuotaNode:
 
     def add_usage(self, fr: int, amount: int) -> None:
         """Use an amount; what the node does not keep to itself is used of its parent's."""
-        left = max(0, self.local[fr] - self.usage[fr])
-        self.usage[fr] += amount
-        if self.parent is not None and amount > left:
-            self.parent.add_usage(fr, amount - int(left))
+        used, kept = self.usage[fr], self.local[fr]
+        self.usage[fr] = used + amount
+        self.known_share = None
+        if self.parent is not None:
+            if used >= kept:
+                if amount > 0:
+                    self.parent.add_usage(fr, amount)
+            elif amount > kept - used:
+                self.parent.add_usage(fr, amount - int(kept - used))
 
     def remove_usage(self, fr: int, amount: int) -> None:
         """Give an amount back, first what is used of the parent's."""
         beyond = self.usage[fr] - self.local[fr]
         self.usage[fr] -= amount
+        self.known_share = None
         if beyond > 0 and self.parent is not None:
             self.parent.remove_usage(fr, int(min(amount, beyond)))
 
@@ -139,19 +141,29 @@ class QuotaNode:
 
     def share(self) -> Share:
         """Return the node's dominant resource share as it is now; a root borrows from nobody."""
-        if self.parent is None:
-            return Share(self.weight, 0.0, ())
+        if self.known_share is None:
+            self.known_share = NO_SHARE if self.parent is None else self._share(self.parent)
+        return self.known_share
+
+    def _share(self, parent: "CohortNode") -> Share:
         subtree, usage = self.subtree, self.usage
-        borrowed = tuple(fr for fr in self.quota_keys if usage[fr] > subtree[fr])
+        borrowed = tuple([fr for fr in self.quota_keys if usage[fr] > subtree[fr]])
         if not borrowed:
-            return Share(self.weight, 0.0, ())
+            return NO_SHARE
         amounts: dict[str, float] = {}
         for fr in borrowed:
             resource = self.resources[fr]
             amounts[resource] = amounts.get(resource, 0) + usage[fr] - subtree[fr]
-        lendable = self.parent.lendable()
-        ratios = [amount * 1000.0 / lendable[name] for name, amount in amounts.items() if lendable.get(name, 0) > 0]
-        return Share(self.weight, max(ratios, default=0.0), borrowed)
+        lendable = parent.lendable()
+        ratio = 0.0
+        for resource, amount in amounts.items():
+            if lendable.get(resource, 0) > 0:
+                ratio = max(ratio, amount * 1000.0 / lendable[resource])
+        if not ratio:
+            return Share(0.0, (False, 0.0), borrowed)
+        if not self.weight:
+            return Share(math.inf, (True, ratio), borrowed)
+        return Share(ratio / self.weight, (False, ratio / self.weight), borrowed)
 
     def copy_rows(self, other: "QuotaNode") -> None:
         """Take over quotas and usage of another node; rows that are only replaced are shared."""
@@ -173,7 +185,7 @@ class QuotaNode:
     def set_potential(self) -> None:
         """Work out what could be used at most, from the parent's; to be called from the root down."""
         parent = self.parent
-        self.lendable_amounts = None
+        self.lendable_amounts = self.known_share = None
         if parent is None:
             self.potential = self.subtree[:]
             return
@@ -282,6 +294,28 @@ class FlavorGroup(NamedTuple):
     flavors: tuple[str, ...]
 
 
+class RankedWorkloads:
+    """The workloads of a ClusterQueue in the order in which they would be preempted: evicted ones, then by priority."""
+
+    __slots__ = ("_evicted", "_priorities", "infos")
+
+    def __init__(self, infos: Iterable[WorkloadInfo]) -> None:
+        self.infos = sorted(infos, key=lambda info: info.rank)
+        self._evicted = sum(info.is_evicted for info in self.infos)
+        self._priorities = [info.priority for info in self.infos]
+
+    def below(self, priority: int, newer_than: float) -> list[WorkloadInfo]:
+        """Return those of lower priority, and those of the same that are newer than a time."""
+        found: list[WorkloadInfo] = []
+        for low, high in ((0, self._evicted), (self._evicted, len(self.infos))):
+            end = bisect_left(self._priorities, priority, low, high)
+            found += self.infos[low:end]
+            if newer_than < math.inf:
+                same = bisect_right(self._priorities, priority, end, high)
+                found += [info for info in self.infos[end:same] if newer_than < info.queue_time]
+        return found
+
+
 class QueueNode(QuotaNode):
     """A ClusterQueue with the workloads that hold quota in it."""
 
@@ -291,8 +325,10 @@ class QueueNode(QuotaNode):
         "group_of",
         "groups",
         "is_out",
+        "is_topology_only",
         "is_topology_synced",
         "missing_flavors",
+        "ranked",
         "selector",
         "spec",
         "topology_flavors",
@@ -311,7 +347,9 @@ class QueueNode(QuotaNode):
         self.missing_flavors: list[str] = []
         self.topology_flavors: dict[str, str] = {}
         self.is_topology_synced = False
+        self.is_topology_only = True  # Whether all its flavors place pods by topology.
         self.is_out = False  # Whether it takes no part in the present cycle.
+        self.ranked: RankedWorkloads | None = None  # Until workloads come or go.
 
     def set_quota_rows(self) -> None:
         """Take the rows from the quotas. Usage stays as it is."""
@@ -325,10 +363,14 @@ class QueueNode(QuotaNode):
         self.set_quota_rows()
         self.set_potential()
 
-    @property
-    def is_topology_only(self) -> bool:
-        """Say whether all its flavors place pods by topology."""
-        return all(flavor in self.topology_flavors for group in self.groups for flavor in group.flavors)
+    def preemptible(self, policy: str, priority: int, queue_time: float) -> list[WorkloadInfo]:
+        """Return whom a workload may preempt here by a policy, in the order in which they would go."""
+        if self.ranked is None:
+            self.ranked = RankedWorkloads(self.workloads.values())
+        if policy == "Any":
+            return self.ranked.infos
+        infos = self.ranked.below(priority, queue_time if policy == "LowerOrNewerEqualPriority" else math.inf)
+        return infos if policy.startswith("Lower") else []
 
     def height_that_fits(self, fr: int, amount: float) -> tuple[int, bool]:
         """Return the height of the lowest subtree whose quota has room for an amount, and whether it can be reclaimed.
@@ -378,6 +420,7 @@ class KueueWorld:
             for slot in QueueNode.__slots__:
                 setattr(queue, slot, getattr(source, slot))
             queue.copy_rows(source)
+            queue.ranked = None
             queue.workloads = {key: info.copy() for key, info in source.workloads.items()}
             for key, info in queue.workloads.items():
                 info.workload = workloads.get(key, info.workload)
@@ -449,7 +492,7 @@ class KueueWorld:
             queue = self.queues[name] = QueueNode(name, self.fr_resources, self.width)
         old_parent, old_quotas, old_groups = queue.parent, queue.quotas, queue.groups
         self.attach(queue, spec.cohort_name)
-        queue.spec, queue.weight = spec, weight_of(spec.fair_sharing.weight)
+        queue.spec, queue.weight, queue.known_share = spec, weight_of(spec.fair_sharing.weight), None
         queue.quotas = self._quotas(spec.resource_groups)
         queue.groups = tuple(
             FlavorGroup(frozenset(group.covered_resources), tuple(flavor.name for flavor in group.flavors))
@@ -552,6 +595,9 @@ class KueueWorld:
                     queue.topology_flavors[name] = flavor.topology_name
                     if name not in before:
                         queue.is_topology_synced = False
+        queue.is_topology_only = all(
+            flavor in queue.topology_flavors for group in queue.groups for flavor in group.flavors
+        )
         if not queue.topology_flavors or not all(map(self.forest.knows, queue.topology_flavors)):
             queue.is_topology_synced = False
         elif not queue.is_topology_synced:
@@ -630,9 +676,10 @@ class KueueWorld:
                     used[fr] = used.get(fr, 0) + amount
             for resource, flavor in pod_set.flavors.items():
                 used.setdefault(self.fr(flavor, resource), 0)
-        info.usage, info.frs = tuple(used.items()), frozenset(used)
+        info.amounts = used
         queue.workloads[info.key] = info
-        for fr, amount in info.usage:
+        queue.ranked = None
+        for fr, amount in used.items():
             queue.add_usage(fr, amount)
         placed = info.placed_usage()
         if placed:
@@ -641,7 +688,8 @@ class KueueWorld:
 
     def _remove(self, queue: QueueNode, key: str) -> None:
         info = queue.workloads.pop(key)
-        for fr, amount in info.usage:
+        queue.ranked = None
+        for fr, amount in info.amounts.items():
             queue.remove_usage(fr, amount)
         self.forest.remove_usage(key)
         queue.admitted -= info.is_admitted
