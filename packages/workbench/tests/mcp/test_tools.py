@@ -148,10 +148,12 @@ async def test_what_a_schema_refuses_is_refused_and_what_it_takes_is_taken(serve
         ("autoscale", {"groups": []}), ("simulate", {"workload": {"pds": 3}}), ("compare", {"a": "packed.yaml"}),
     ]  # fmt: skip
     async with asking(server) as client:
-        schemas = {each.name: each.input_schema for each in (await client.list_tools()).tools}
+        tools = {each.name: each for each in (await client.list_tools()).tools}
         for name, given in wrong:
-            assert not jsonschema.Draft202012Validator(schemas[name]).is_valid(given), (name, given)
-            assert (await refusal(client, name, **given))["code"] == "argument"
+            assert not jsonschema.Draft202012Validator(tools[name].input_schema).is_valid(given), (name, given)
+            error = await refusal(client, name, **given)
+            assert error["code"] == "argument"
+            jsonschema.Draft202012Validator(tools[name].output_schema).validate({"error": error})
 
 
 async def test_a_refusal_says_where_it_is_wrong_and_what_to_do(server):
@@ -179,7 +181,7 @@ async def test_every_answer_says_how_old_its_state_is_and_that_names_are_data(di
         assert "data from the cluster" in state["untrusted"]
         text = found.content[0].text.splitlines()
         assert text[0] == found.structured_content["verdict"]
-        assert any("seconds old (2026-01-01T00:00:00Z)" in line for line in text)
+        assert any("s old (2026-01-01T00:00:00Z)" in line for line in text)
         assert all(each.meta["berth.dev/untrusted"] for each in found.content)
         for uri in (
             "berth://nodes",

@@ -50,7 +50,7 @@ class StateAsked(NamedTuple):
         age = "of unknown age"
         if self.taken is not None:
             most = "at most " if self.is_live else ""
-            age = f"{most}{told['ageSeconds']:,.0f} seconds old ({told['taken']})"
+            age = f"{most}{told['ageSeconds']:,.0f} s old ({told['taken']})"
         lacks = f" May not be listed, and count as none: {', '.join(self.missing)}." if self.missing else ""
         return f"State: {self.source}, {age}.{lacks}"
 

@@ -28,13 +28,15 @@ MORE: Final = "more"
 SENTENCES = 12
 """So many sentences beside the verdict are told in the text."""
 OF_ALL_ANSWERS: Final[Mapping[str, Any]] = {
-    "properties": {
-        "verdict": {"type": "string", "description": "The sentence that answers the question."},
-        "state": {"type": "object", "description": "The cluster that is asked about, and how old that state is."},
-        "pages": {"type": "object", "description": "Lists that were cut, each with the `cursor` for the tool `more`."},
+    "verdict": {"type": "string", "description": "The sentence that answers the question."},
+    "state": {"type": "object", "description": "The cluster that is asked about, and how old that state is."},
+    "pages": {"type": "object", "description": "Lists that were cut, each with the `cursor` for the tool `more`."},
+    "error": {
+        "type": "object",
+        "description": "Instead of all others where there is no answer: code, message, whatToDo.",
     },
-    "required": ["verdict", "state"],
 }
+"""None is required: some clients hold a refusal against the schema as well."""
 ONLY_READS: Final = types.ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
@@ -72,7 +74,7 @@ class QuestionTool:
             title=question.title,
             description="\n".join(line.strip() for line in question.about.strip().splitlines()),
             input_schema=self._arguments.schema,
-            output_schema={"type": "object", "description": about, **OF_ALL_ANSWERS},
+            output_schema={"type": "object", "description": about, "properties": OF_ALL_ANSWERS},
             annotations=ONLY_READS,
         )
 
