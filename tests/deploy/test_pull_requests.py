@@ -181,6 +181,16 @@ def test_pre_commits_hook_compares_with_what_is_committed(clone, berth):
     assert (said.returncode, "shop/web 10 → 12: 8 have a place" in said.stdout) == (1, True)
 
 
+def test_a_kustomization_is_typed_as_on_the_page(clone, berth):
+    overlay = clone / "overlays/production"
+    overlay.mkdir(parents=True)
+    overlay.joinpath("kustomization.yaml").write_text("resources: [web.yaml]\nreplicas: [{name: web, count: 20}]\n")
+    overlay.joinpath("web.yaml").write_text(deployment("web", 10))
+    (line,) = [each for each in pages.commands(PAGE) if each.startswith("kubectl kustomize")]
+    said = typed(f"{line} -o markdown", clone, 0, PATH=f"{berth}:{os.environ['PATH']}")
+    assert said.startswith("❌ shop/web 0 → 20: 8 have a place; 12 lack 1 CPU")
+
+
 # -- Argo CD ----------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import tomllib
 import pytest
 import yaml
 
+from packages.workbench.tests import pages
 from tests.clusters import kubeconfig_of
 from tests.e2e.kubectl import KUBECTL, Kubectl, eventually
 from tests.paths import ROOT
@@ -118,6 +119,22 @@ def test_a_scheduler_of_ours_tells_its_story_and_what_would_help_follows(served,
     said = shell(f"kubectl berth explain {pod} -n {namespace_name}")
     assert "Story (UTC)" in said
     assert "Request at most 8 CPU instead of 100 CPU." in said
+
+
+def test_the_commands_of_the_page_are_typed(served, programs, tmp_path):
+    """In its namespace and with its names; only the made-up part of the pod's name is another."""
+    shell = Shell(served, programs, tmp_path)
+    shell.kubectl("create", "namespace", "shop")
+    shell.kubectl("-n", "shop", "apply", "-f", "-", text=LARGE.replace("large", "web"))
+    eventually(lambda: len(shell.kubectl("-n", "shop", "get", "pods", "-o", "name").split()), 2)
+    pod = shell.kubectl("-n", "shop", "get", "pods", "-o", "name").split()[0].removeprefix("pod/")
+    lines = pages.commands((ROOT / "docs/kubectl.md").read_text())
+    assert len(lines) == 4
+    explained, workload, everything, drained = (shell(line.replace("web-7957885594-2c76k", pod)) for line in lines)
+    assert "Request at most 8 CPU instead of 100 CPU." in explained
+    assert f"shop/{pod}" in workload
+    assert "Deployment shop/web: 2 pods pending" in everything
+    assert "node-1" in drained or "every pod" in drained
 
 
 def test_who_may_not_read_is_told_the_right_and_the_role_that_grants_it(shell, namespace_name, tmp_path):

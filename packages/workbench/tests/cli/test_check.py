@@ -118,6 +118,14 @@ def test_what_cannot_be_asked_is_told(here, typed, said):
     assert said in found.output
 
 
+def test_a_kustomization_is_not_read_as_manifests(here):
+    """Its patches are no objects, and its parts would be counted as often as they are used."""
+    (here / "pr/kustomization.yaml").write_text("resources: [apps/web.yaml]\n")
+    found = run("--cluster", "eu.json")
+    assert found.exit_code == 1
+    assert "`kubectl kustomize pr > manifests.yaml`" in found.output
+
+
 def test_text_of_a_cluster_is_no_markdown_and_no_workflow_command():
     from berth_workbench.cli.check_reports import annotations, junit
     from berth_workbench.planning.check import Check

@@ -84,3 +84,12 @@ def refuse_chart(directory: Path) -> None:
             f"{directory}: this is a Helm chart, and no manifests: render it first, as in "
             f"`helm template NAME {directory} > manifests.yaml`"
         )
+
+
+def refuse_kustomization(file: Path) -> None:
+    """Raise `SnapshotError` for the file of a kustomization: what stands beside it are parts and patches."""
+    if file.name in ("kustomization.yaml", "kustomization.yml"):
+        raise SnapshotError(
+            f"{file}: this is of a kustomization, and no manifest: render it first, as in "
+            f"`kubectl kustomize {file.parent} > manifests.yaml`"
+        )

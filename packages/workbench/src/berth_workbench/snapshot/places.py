@@ -12,6 +12,7 @@ import yaml
 
 from berth.api.resources import RESOURCES
 from berth_workbench.snapshot.documents import Document, files_of, parse_manifests, read_manifests
+from berth_workbench.snapshot.mistaken import refuse_kustomization
 from berth_workbench.snapshot.text import opened, unpacked
 
 ObjectName = tuple[str, str]
@@ -56,8 +57,11 @@ def read_side(paths: Sequence[str | Path], namespace: str = "default") -> Manife
             documents += parse_manifests(content, "standard input", namespace)
             places |= _places_in(content, "", namespace)
             continue
+        files = files_of(Path(path))
+        for file in files:
+            refuse_kustomization(file)
         documents += read_manifests([path], namespace)
-        for file in files_of(Path(path)):
+        for file in files:
             with opened(file) as stream:
                 places |= _places_in(stream.read(), file.as_posix(), namespace)
     return ManifestSide(documents, places)
