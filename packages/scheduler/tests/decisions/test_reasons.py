@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.decisions.reasons import in_our_words, what_is_missing
+from berth.decisions.reasons import cause_of, in_our_words, reason_in_words, what_is_missing
 from berth.decisions.shortfall import Shortfall
 
 LOST = (
@@ -64,3 +64,29 @@ MIXED = (
 )  # fmt: skip
 def test_what_is_missing_is_one_sentence(message, shortfalls, told):
     assert what_is_missing(message, shortfalls) == told
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (LOST, "their volumes are where there is no node for them"),
+        (FULL, "the nodes that they may use have too little cpu left"),
+        (MIXED, "their volumes are in a zone that is full"),
+        ("0/3 nodes are available: 3 Insufficient memory.", "the nodes have too little memory left"),
+        ("0/3 nodes are available: 3 node(s) had untolerated taint(s).",
+         "all nodes have taints that they do not tolerate"),
+        ("0/3 nodes are available: 3 own reason.", "the nodes say: own reason"),
+        ("held back by SchedulingGates: waits", "held back by SchedulingGates: waits"),
+    ],
+)  # fmt: skip
+def test_messages_with_other_numbers_come_down_to_one_cause(message, cause):
+    """Numbers of nodes differ from pod to pod, and do not change the cause."""
+    assert cause_of(message) == cause
+    assert cause_of(message.replace("0/3", "0/30").replace(" 3 ", " 30 ")) == cause
+
+
+def test_a_reason_of_one_node_and_of_several():
+    assert (
+        reason_in_words("Insufficient cpu", 1) == "lacks cpu" and reason_in_words("Insufficient cpu", 2) == "lack cpu"
+    )
+    assert reason_in_words("node(s) were unschedulable", 1) == "is cordoned"

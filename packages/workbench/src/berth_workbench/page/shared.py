@@ -1,6 +1,7 @@
 """One answer for all viewers: a scheduler is asked no more often for many of them than for one."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -20,10 +21,11 @@ _T = TypeVar("_T")
 class SharedAnswer(Generic[_T]):
     """The latest answer to one question; callers that ask while it is on its way wait for the same answer."""
 
-    __slots__ = ("_ask", "_clock", "_fresh_until", "_task")
+    __slots__ = ("_ask", "_clock", "_fresh_s", "_fresh_until", "_task")
 
-    def __init__(self, ask: Callable[[], Awaitable[_T]], clock: Callable[[], float]) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[_T]], clock: Callable[[], float], fresh_s: float = FRESH_S) -> None:
         self._ask = ask
+        self._fresh_s = fresh_s
         self._clock = clock
         self._fresh_until = 0.0
         self._task: asyncio.Task[_T] | None = None
@@ -39,7 +41,7 @@ class SharedAnswer(Generic[_T]):
     async def _asked(self) -> _T:
         self._fresh_until = 0.0
         found = await self._ask()
-        self._fresh_until = self._clock() + FRESH_S
+        self._fresh_until = self._clock() + self._fresh_s
         return found
 
 
@@ -55,7 +57,8 @@ class SharedSource:
         self.sample, self.snapshot, self.configuration = source.sample, source.snapshot, source.configuration
         self._pending, self._of_one = SharedAnswer(source.pending, clock), source.pending
         self._pods, self._found = SharedAnswer(source.pods, clock), source.pods
-        self._everything = SharedAnswer(lambda: source.pods(EVERYTHING), clock)
+        fresh_s = FRESH_S if source.is_live else math.inf
+        self._everything = SharedAnswer(lambda: source.pods(EVERYTHING), clock, fresh_s)
 
     async def pods(self, find: str = "") -> PodColumns:
         """The pods that are on nodes; those of a name are asked for as it comes."""

@@ -29,7 +29,9 @@ BYTES_FROM = 1 << 20
 class CapacityRequest(msgspec.Struct, frozen=True):
     """What is to fit, and up to how many."""
 
-    documents: Annotated[tuple[Document, ...], HowSaid(words=lambda documents: shapes_in_words(documents))]
+    documents: Annotated[
+        tuple[Document, ...], HowSaid("{}", "pods", words=lambda documents: shapes_in_words(documents))
+    ]
     pending_first: Annotated[
         bool,
         HowAsked("Place what is pending in the cluster before anything is counted."),

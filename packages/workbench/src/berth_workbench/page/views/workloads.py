@@ -9,7 +9,6 @@ from nicegui import ui
 from berth.decisions.pending import PendingGroup, PendingReport
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.data_routes import WORKLOAD_ROWS
-from berth_workbench.page.shared import EVERYTHING
 from berth_workbench.page.source import Source
 from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import link, linked, rows, tag
@@ -22,6 +21,8 @@ from berth_workbench.showing.words import counted
 
 REFRESH_S: Final = 3.0
 CARDS_SHOWN: Final = 6
+MOST_PODS: Final = 1000
+"""So many pods of a workload are listed on its page; the search knows the others."""
 NAMES_SHOWN: Final = 6
 """So many pods of a workload have a link on its card; its page has all of them."""
 
@@ -67,7 +68,7 @@ class WorkloadPages:
     async def one(self, kind: str, namespace: str, name: str) -> None:
         """One workload: why its pods are pending, and where the others are."""
         async with self._frame.page(f"{kind} {namespace}/{name}", "/workloads"):
-            report, pods = await self._source.pending(), await self._source.pods(EVERYTHING)
+            report, pods = await self._source.pending(), await self._source.pods(f"{namespace}/{name}")
             groups = [
                 group for group in report.groups if group.workload == f"{kind}/{name}" and namespace in group.namespaces
             ]
@@ -97,8 +98,9 @@ class WorkloadPages:
             cells = [[linked(pod, pod_path(pod)), {"text": "pending", "tone": "warn"}] for pod in waiting]
             keys = [(f"{namespace}/{pods.names[at]}", pods.nodes.names[pods.nodes.of[at]]) for at in there]
             cells += [[linked(pod, pod_path(pod)), linked(node, f"/nodes/{node}")] for pod, node in keys]
+            shown = f"Pods, the first {MOST_PODS:,} of {len(cells):,}" if len(cells) > MOST_PODS else "Pods"
             with tag("section", classes="panel", aria_label="Pods"):
-                rows("Pods", ["Pod", "Node"], cells)
+                rows(shown, ["Pod", "Node"], cells[:MOST_PODS])
 
     def _pending(self, report: PendingReport, helps: Mapping[str, Help] | None) -> None:
         if not report.pods:
@@ -108,7 +110,7 @@ class WorkloadPages:
         tag("p", pending, "soft")
         for group in report.groups[:CARDS_SHOWN]:
             _card(group, self._ahead, helps)
-        if (rest := report.groups[CARDS_SHOWN:]) and len(rest) > 0:
+        if rest := report.groups[CARDS_SHOWN:]:
             cells = [
                 [linked(group.title, _path(group)), group.pods, group.missing or group.reason or NOTHING]
                 for group in rest
