@@ -472,6 +472,7 @@ def what_if(visitor, tmp_path):
     def type_both(editor):
         editor.get_by_text("As text").click()
         editor.get_by_label("Changes of the cluster").fill("drain node-00\n\n# and more room\nadd-nodes 2=node-01\n")
+        editor.get_by_text("Manifests that are applied").click()
         editor.get_by_label("Manifests").fill(json.dumps(pod("added", cpu="2")))
 
     changed(visitor, "nothing were changed", type_both)
@@ -533,8 +534,7 @@ def a_question_by_keyboard(visitor):
         if page.evaluate("document.activeElement.classList.contains('part')"):
             break
     page.keyboard.press("Enter")
-    visitor.until("document.activeElement.closest('.part-form')")
-    page.keyboard.press("Tab")
+    visitor.until("document.activeElement.name === 'target'")
     page.keyboard.type("node-03")
     page.keyboard.press("Enter")
     visitor.until("document.querySelector('.part-form .chip')?.innerText.includes('drain node-03')")

@@ -37,6 +37,11 @@ export default {
       if (!names) [names] = await fetched(this.namesSrc);
       this.names = names || {};
     },
+    // Begin where something is typed, unless the user has begun elsewhere already.
+    enter() {
+      const menu = document.querySelector(".part-menu");
+      if (!menu?.contains(document.activeElement) || document.activeElement === menu) (menu?.querySelector("[name=target]") || menu?.querySelector("input, textarea, select"))?.focus();
+    },
     set(input, value, closes = false) {
       this.draft[input.name] = value;
       if (closes) this.toggle(this.part(), false);
@@ -118,6 +123,8 @@ export default {
       const body = input.kind === "changes" ? this.changes(input) : input.kind === "document" ? this.document(input) : input.kind === "names" ? this.several(input)
         : h("input", { type: input.kind, name: input.name, value, min: input.least, max: input.most, step: "any", "aria-label": input.label, placeholder: input.hint, onInput: (event) => this.set(input, event.target.value),
           onKeydown: (event) => event.key === "Enter" && (event.preventDefault(), this.toggle(this.part(), false)) });
+      if (input.kind === "document" && this.part()?.inputs.length > 1)
+        return h("details", { open: Boolean(input.value) }, [h("summary", input.label), body]);
       return h("div", { class: "control" }, [h("p", { class: "label" }, [input.label, input.unit ? h("span", { class: "soft" }, `, ${input.unit}`) : null]), body]);
     },
     piece(part) {
@@ -127,7 +134,7 @@ export default {
         part.text,
         h(Quasar.QMenu, {
           modelValue: this.open === part.name, "onUpdate:modelValue": (isOpen) => this.toggle(part, isOpen), role: "dialog", "aria-label": part.label, class: "part-menu", anchor: "bottom left", self: "top left", maxHeight: "80vh",
-          onShow: () => document.querySelector(".part-menu input, .part-menu textarea, .part-menu select")?.focus(),
+          transitionDuration: 0, onShow: () => this.enter(),
         }, () => h("form", { class: "part-form", onSubmit: (event) => { event.preventDefault(); this.toggle(part, false); } }, [
           ...part.inputs.map((input) => this.control(input)),
           h("div", { class: "form-end" }, [h("button", { type: "submit" }, this.action)]),

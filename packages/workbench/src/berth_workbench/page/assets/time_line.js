@@ -4,7 +4,7 @@
 
 import { fetched, percent } from "/assets/numbers.js";
 import { INK, RAMPS, paintScale, ramp, themeOf } from "/assets/colours.js";
-import { onCanvas, paintCell } from "/assets/map_layout.js";
+import { arrange, nodeAt, onCanvas, paintCell, penOf, ring, spot } from "/assets/map_layout.js";
 
 const EVERY_MS = 120;
 
@@ -80,54 +80,37 @@ export default {
       const canvas = this.$refs.canvas;
       if (!this.line || !canvas) return;
       const theme = themeOf(document.body), ink = INK[theme], colours = ramp(RAMPS[theme]);
-      const names = this.names(), levels = this.levels();
-      const width = this.$refs.area.clientWidth, room = Math.max(220, window.innerHeight * 0.42), dots = window.devicePixelRatio || 1;
-      let cell = 36;
-      while (cell > 4 && Math.ceil(names.length / Math.floor(width / cell)) * cell > room) cell -= 1;
-      this.cell = cell;
-      this.per = Math.max(1, Math.floor(width / cell));
-      const height = Math.max(cell, Math.ceil(names.length / this.per) * cell);
-      canvas.width = Math.round(width * dots);
-      canvas.height = Math.round(height * dots);
-      canvas.style.width = `${width}px`;
-      canvas.style.height = `${height}px`;
-      const pen = canvas.getContext("2d");
-      pen.setTransform(dots, 0, 0, dots, 0, 0);
+      const names = this.names(), levels = this.levels(), width = this.$refs.area.clientWidth;
+      const alone = { names: [""], of: names.map(() => 0) };
+      const all = names.map((_, node) => node);
+      const layout = (this.layout = arrange({ names, pools: alone, zones: alone }, all, "none", width, Math.max(220, window.innerHeight * 0.42), 36));
+      const pen = penOf(canvas, width, Math.ceil(layout.total));
       paintScale(this.$refs.scale, colours);
-      const side = cell - (cell >= 12 ? 2 : cell >= 7 ? 1 : 0.5);
-      names.forEach((_, node) => {
-        paintCell(pen, ink, colours, (node % this.per) * cell, Math.floor(node / this.per) * cell, side, levels[node] / this.full());
-      });
+      for (const node of all) paintCell(pen, ink, colours, ...spot(layout, node), layout.side, levels[node] / this.full());
       const lit = this.hover ?? this.focus;
-      if (lit >= 0 && lit < names.length) {
-        pen.strokeStyle = ink.focus;
-        pen.lineWidth = 2;
-        pen.strokeRect((lit % this.per) * cell - 0.5, Math.floor(lit / this.per) * cell - 0.5, side + 1, side + 1);
-      }
+      if (layout.where.has(lit)) ring(pen, ink.focus, ...spot(layout, lit), layout.side, 2);
     },
     describe(node) {
       return `${this.names()[node]}: ${this.share(this.levels()[node])} of its scarcest resource requested`;
     },
     show(node) {
-      const names = this.names();
-      this.tip = node >= 0 && node < names.length
-        ? { text: this.describe(node), x: Math.min((node % this.per) * this.cell, Math.max(0, this.$refs.area.clientWidth - 260)), y: (Math.floor(node / this.per) + 1) * this.cell + 6 }
-        : null;
+      this.tip = null;
+      if (this.layout?.where.has(node)) {
+        const [x, y] = spot(this.layout, node);
+        this.tip = { text: this.describe(node), x: Math.min(x, Math.max(0, this.$refs.area.clientWidth - 260)), y: y + this.layout.cell + 6 };
+      }
       this.paint();
     },
     moved(event) {
-      const column = Math.floor(event.offsetX / this.cell);
-      const node = column < this.per ? Math.floor(event.offsetY / this.cell) * this.per + column : -1;
-      this.hover = node;
-      this.show(node);
+      this.hover = nodeAt(this.layout, event.offsetX, event.offsetY);
+      this.show(this.hover);
     },
     left() {
       this.hover = undefined;
       this.show(-1);
     },
     pressed(event) {
-      const last = this.names().length - 1;
-      const to = this.line ? this.stepped(event, this.focus, last, this.per) : undefined;
+      const to = this.layout ? this.stepped(event, this.focus, this.names().length - 1, this.layout.per) : undefined;
       if (to === undefined) return;
       this.focus = to;
       this.told = this.describe(this.focus);
