@@ -10,9 +10,9 @@ from berth.cli import connection
 from berth_workbench.cli.ui import command
 from berth_workbench.page.access import READ_PATH
 from berth_workbench.page.guard import SIGN_IN
-from berth_workbench.page.live import LiveSource
-from berth_workbench.page.source import SourceError
 from berth_workbench.snapshot.kept_fields import TAKEN
+from berth_workbench.sources.live import LiveSource
+from berth_workbench.sources.source import SourceError
 from tests.deploy.chart import rendered
 from tests.deploy.manifests import one
 from tests.rbac import granted

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 from berth.cli import main
 from berth.core.builders import make_node, make_pod
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.questions.whatif import QUESTION as WHAT_IF
 from berth_workbench.questions.whatif import WhatIfRequest
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.snapshot import read_cluster
+from berth_workbench.sources.cluster_file import ClusterFileSource
 
 V1 = "kubescheduler.config.k8s.io/v1"
 EXTENDERS = re.compile("extenders (of the configuration were|are) not asked")

@@ -5,10 +5,10 @@ import msgspec
 import pytest
 
 from berth.decisions.fit_question import FitManifestError
-from berth_workbench.page.live import LiveSource
-from berth_workbench.page.recorder import HistoryRecorder
-from berth_workbench.page.source import SourceError
-from packages.workbench.tests.page.test_model import COLUMNS
+from berth_workbench.sources.live import LiveSource
+from berth_workbench.sources.recorder import HistoryRecorder
+from berth_workbench.sources.source import SourceError
+from packages.workbench.tests.sources.test_model import COLUMNS
 from tests.runtime.test_serving import at_work, is_settled
 from tests.runtime.world import World
 from tests.waiting import until

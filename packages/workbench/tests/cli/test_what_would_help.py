@@ -13,9 +13,9 @@ from berth.core.builders import make_node, make_pod
 from berth_workbench.cli.asked import AskedCluster
 from berth_workbench.cli.what_would_help import extend
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
-from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.snapshot.documents import parse_documents
 from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.sources.cluster_file import ClusterFileSource
 
 command = extend(explain)
 

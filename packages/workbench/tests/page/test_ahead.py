@@ -7,12 +7,12 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth_workbench.page.ahead import AGAIN_S, Ahead
 from berth_workbench.page.attention import FINDINGS, TOLD_AS, WORKS
-from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.page.jobs import Jobs
-from berth_workbench.page.source import SourceError
 from berth_workbench.simulation.watch import WorkWatch
 from berth_workbench.snapshot.snapshot import Snapshot
-from packages.workbench.tests.page.test_cluster_file import document
+from berth_workbench.sources.cluster_file import ClusterFileSource
+from berth_workbench.sources.source import SourceError
+from packages.workbench.tests.sources.test_cluster_file import document
 
 
 class Counted(ClusterFileSource):

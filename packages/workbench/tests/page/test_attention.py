@@ -8,12 +8,12 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth.decisions.pending import PendingReport
 from berth_workbench.page.attention import FINDINGS, WORKS, of_pending
-from berth_workbench.page.cluster_file import ClusterFileSource
-from berth_workbench.page.views.forms import value_of
 from berth_workbench.planning.node_groups import read_groups
 from berth_workbench.questions.survive import QUESTION as SURVIVE
+from berth_workbench.questions.typed import value_of
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
+from berth_workbench.sources.cluster_file import ClusterFileSource
 from packages.workbench.tests.planning.test_survival import node, pod, snapshot_of
 
 GPU = "nvidia.com/gpu"

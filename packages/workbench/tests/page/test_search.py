@@ -1,10 +1,10 @@
 """One search for everything."""
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.page.search import search
 from berth_workbench.snapshot.snapshot import Snapshot
-from packages.workbench.tests.page.test_cluster_file import document
+from berth_workbench.sources.cluster_file import ClusterFileSource
+from packages.workbench.tests.sources.test_cluster_file import document
 
 
 async def found(text):

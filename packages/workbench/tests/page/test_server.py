@@ -10,7 +10,7 @@ from berth.runtime.serving.options import TlsOptions
 from berth_workbench.page.access import OwnToken, ReviewedTokens
 from berth_workbench.page.server import PageAddressTaken, PageServer
 from packages.workbench.tests.page.test_access import ApiServer
-from packages.workbench.tests.page.test_cluster_file import source  # noqa: F401 - a fixture
+from packages.workbench.tests.sources.test_cluster_file import source  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from berth.api.user_error import UserError
 from berth.framework.setup import Setup
 from berth_workbench.comparison.configurations import ConfigurationSource
 from berth_workbench.comparison.loads import ClusterLoad
-from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.planning.help.search import help_for_all, what_would_help
 from berth_workbench.planning.help.words import lines_of
 from berth_workbench.planning.node_groups import read_groups
@@ -37,6 +36,7 @@ from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.steps import Manifests
 from berth_workbench.simulation.watch import UNWATCHED
 from berth_workbench.snapshot.documents import Document, parse_manifests
+from berth_workbench.sources.cluster_file import ClusterFileSource
 from packages.workbench.tests.planning.mixed_worlds import looks_at_groups, registry
 from packages.workbench.tests.questions.every import QUESTIONS
 from packages.workbench.tests.questions.ill_fitting import OWNERS, IllFittingWorld

@@ -10,9 +10,10 @@ from msgspec import NODEFAULT
 import berth_workbench
 from berth_workbench.cli import ASKING, COMMANDS
 from berth_workbench.cli.asking import command_of
-from berth_workbench.page.views.forms import OWN, USUAL, Form, value_of
+from berth_workbench.page.views.forms import OWN, USUAL, Form
 from berth_workbench.questions.question import Question
 from berth_workbench.questions.table import ON_PAGE
+from berth_workbench.questions.typed import value_of
 
 SOURCES = Path(berth_workbench.__file__).parent
 MODULES = sorted(

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from berth.cli.local_record import ServedLocally
     from berth_workbench.comparison.configurations import ConfigurationSource
     from berth_workbench.page.access import Access
-    from berth_workbench.page.recorded import RecordedHistory
-    from berth_workbench.page.source import Source
-    from berth_workbench.page.time_line import SimulatedTimeLine
     from berth_workbench.snapshot.snapshot import Snapshot
+    from berth_workbench.sources.recorded import RecordedHistory
+    from berth_workbench.sources.source import Source
+    from berth_workbench.sources.time_line import SimulatedTimeLine
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -203,7 +203,7 @@ def local_source(scheduler: "ServedLocally", kubeconfig: str) -> "Source":
     """A scheduler of this machine that follows the cluster of a kubeconfig, asked with its credentials."""
     from berth.cli.connection import Answered, UnreachableError, ask_local
     from berth.kube.credentials.access import load_access
-    from berth_workbench.page.live import LiveSource
+    from berth_workbench.sources.live import LiveSource
 
     access = load_access(kubeconfig)
 
@@ -256,8 +256,8 @@ async def _scheduler_at(looked: Looked) -> "Source":
     """The scheduler at work, once it has answered."""
     from berth.api.redaction import redact_url
     from berth.cli.connection import UnreachableError
-    from berth_workbench.page.live import LiveSource
-    from berth_workbench.page.source import SourceError
+    from berth_workbench.sources.live import LiveSource
+    from berth_workbench.sources.source import SourceError
 
     address = looked.address
     scheduler = SchedulerInUse(address)
@@ -288,7 +288,7 @@ def _cluster_in(looked: Looked) -> "Source":
     """The cluster of files."""
     from berth_workbench.cli.asked import configuration_of
     from berth_workbench.cli.cluster_input import read_cluster_given
-    from berth_workbench.page.cluster_file import ClusterFileSource
+    from berth_workbench.sources.cluster_file import ClusterFileSource
 
     title = f"cluster in {', '.join(Path(file).name for file in looked.files)}"
     snapshot = read_cluster_given(looked.files)
@@ -300,7 +300,7 @@ def _recorded(looked: Looked) -> "RecordedHistory":
     from berth.cli.setup import read_setup
     from berth.recording.errors import RecordingError
     from berth.recording.file_format import read_segments
-    from berth_workbench.page.recorded import read_history
+    from berth_workbench.sources.recorded import read_history
 
     try:
         return read_history(read_segments(Path(looked.recording)), read_setup(plugins=looked.plugins).registry)
@@ -310,7 +310,7 @@ def _recorded(looked: Looked) -> "RecordedHistory":
 
 def _time_line(path: str) -> "SimulatedTimeLine | None":
     """Return the simulation in a file; None if none is named."""
-    from berth_workbench.page.time_line import TimeLineError, read_time_line
+    from berth_workbench.sources.time_line import TimeLineError, read_time_line
 
     try:
         return read_time_line(path) if path else None

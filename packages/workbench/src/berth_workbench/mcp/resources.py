@@ -18,8 +18,8 @@ from berth_workbench.mcp.pages import AnswerPages
 from berth_workbench.mcp.refusals import CallRefused
 from berth_workbench.mcp.state import StateAsked
 from berth_workbench.mcp.tools import as_json
-from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.simulation.budgets import is_active, workload_of
+from berth_workbench.sources.cluster_file import ClusterFileSource
 
 SCHEME: Final = "berth://"
 

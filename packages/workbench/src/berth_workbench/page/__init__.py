@@ -1,5 +1,5 @@
 """The page of `berth ui` and the terminal of `berth top`: both show what a `Source` tells, and compute nothing.
 
-`model` has the values, `source` says what can be asked, `live` asks a scheduler at work. `server` serves the page:
-NiceGUI renders it (`views/`), and everything goes through `guard` first. `terminal` is the Textual application.
+`server` serves the page: NiceGUI renders it (`views/`), and everything goes through `guard` first. `terminal` is the
+Textual application.
 """

@@ -14,9 +14,9 @@ from typing import Any
 from berth_workbench.page.attention import TOLD_AS, WORKS
 from berth_workbench.page.jobs import Jobs
 from berth_workbench.page.refusals import REFUSALS, mistake_in_words
-from berth_workbench.page.source import Source
 from berth_workbench.showing.words import listed
 from berth_workbench.simulation.situation import Situation
+from berth_workbench.sources.source import Source
 
 AGAIN_S = 60.0
 _log = logging.getLogger("berth_workbench.page")

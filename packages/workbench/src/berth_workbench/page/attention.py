@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 from berth.api.pools import pool_of
 from berth.decisions.pending import PendingReport
-from berth_workbench.page.times import lasting
 from berth_workbench.planning.autoscale import USED_AT_MOST, removable_nodes
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.search import help_for_all
@@ -24,6 +23,7 @@ from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.measures import is_pending, stranded, usual_requests
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
+from berth_workbench.sources.times import lasting
 
 POD_LOADS: Final = 200_000
 """How many pods may be looked at in all for one finding: of a small cluster all failures, of a large one the worst."""

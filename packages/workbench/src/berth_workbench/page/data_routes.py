@@ -13,14 +13,14 @@ import msgspec
 
 from berth.decisions.fit_question import FitManifestError
 from berth.runtime.serving.server import MAX_BODY_BYTES
-from berth_workbench.page.model import NodeLine, NodeScores, WorkloadLine, node_lines, node_scores, workload_lines
-from berth_workbench.page.recorded import RecordedHistory
-from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.search import search
-from berth_workbench.page.shared import EVERYTHING
-from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.time_line import SimulatedTimeLine
 from berth_workbench.showing.numbers import NOTHING, amount, number
+from berth_workbench.sources.model import NodeLine, NodeScores, WorkloadLine, node_lines, node_scores, workload_lines
+from berth_workbench.sources.recorded import RecordedHistory
+from berth_workbench.sources.recorder import HistoryRecorder
+from berth_workbench.sources.shared import EVERYTHING
+from berth_workbench.sources.source import Source, SourceError
+from berth_workbench.sources.time_line import SimulatedTimeLine
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -48,15 +48,18 @@ def add_routes(
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
 
-    async def answer(asked: Awaitable[Any], missing: str = "") -> Response:
+    async def answer(asked: Awaitable[Any]) -> Response:
         try:
             found = await asked
         except SourceError as error:
             return json({"error": str(error)}, 503)
         if found is None:
-            return json({"error": missing}, 404)
+            return json({"error": "there is no such node, or no decision about such a pod is remembered"}, 404)
         body = await asyncio.to_thread(msgspec.json.encode, found)
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    def reading(ask: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+        return lambda request: answer(ask(request))
 
     def json(value: Any, status: int) -> Response:
         return Response(msgspec.json.encode(value), status, media_type="application/json")
@@ -73,32 +76,6 @@ def add_routes(
     if source is not None:
         told = source
 
-        async def nodes(_request: Request) -> Response:
-            return await answer(told.nodes())
-
-        async def scores(request: Request) -> Response:
-            asked = _scores(told, request.path_params["namespace"], request.path_params["name"])
-            return await answer(asked, "no decision about this pod is remembered")
-
-        async def node(request: Request) -> Response:
-            name = request.path_params["name"]
-            return await answer(told.node(name), f"there is no node {name}")
-
-        async def pods(_request: Request) -> Response:
-            return await answer(told.pods())
-
-        async def found(request: Request) -> Response:
-            return await answer(search(told, request.query_params.get("find", "")))
-
-        async def names(_request: Request) -> Response:
-            return await answer(_names(told))
-
-        async def node_rows(_request: Request) -> Response:
-            return await answer(_node_rows(told))
-
-        async def workload_rows(_request: Request) -> Response:
-            return await answer(_workload_rows(told))
-
         async def fit(request: Request) -> Response:
             try:
                 async with asyncio.timeout(BODY_S):
@@ -114,12 +91,19 @@ def add_routes(
             except FitManifestError as error:
                 return json({"error": str(error), "field": error.field}, 400)
 
+        asked: dict[str, Callable[[Request], Awaitable[Any]]] = {
+            NODES: lambda _: told.nodes(),
+            NODE: lambda request: told.node(request.path_params["name"]),
+            PODS: lambda _: told.pods(),
+            SCORES: lambda request: _scores(told, **request.path_params),
+            SEARCH: lambda request: search(told, request.query_params.get("find", "")),
+            NAMES: lambda _: _names(told),
+            NODE_ROWS: lambda _: _node_rows(told),
+            WORKLOAD_ROWS: lambda _: _workload_rows(told),
+        }
         application.add_route(FIT, fit, methods=["POST"])
-        for path, handler in (
-            (NODES, nodes), (NODE, node), (PODS, pods), (SCORES, scores), (SEARCH, found), (NAMES, names),
-            (NODE_ROWS, node_rows), (WORKLOAD_ROWS, workload_rows),
-        ):  # fmt: skip
-            application.add_route(path, handler, methods=["GET"])
+        for path, ask in asked.items():
+            application.add_route(path, reading(ask), methods=["GET"])
     if history is not None:
         kept = history.levels
 

@@ -7,7 +7,7 @@ from berth.api.user_error import UserError
 from berth.config.errors import ConfigError
 from berth.framework.blame import PluginBrokenError
 from berth_workbench.page.jobs import JobsBusy
-from berth_workbench.page.source import SourceError
+from berth_workbench.sources.source import SourceError
 
 REFUSALS: Final = (UserError, ValueError, ConfigError, ObjectError, PluginBrokenError, SourceError, JobsBusy)
 """Their messages say what is wrong with what was typed, or with the cluster; anything else is a mistake of ours."""

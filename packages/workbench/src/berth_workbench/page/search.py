@@ -5,7 +5,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from berth_workbench.page.source import Source
+from berth_workbench.sources.source import Source
 
 MOST = 20
 

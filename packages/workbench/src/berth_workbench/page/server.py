@@ -13,12 +13,12 @@ from berth.serving.acceptor import listening_at
 from berth_workbench.page.access import Access
 from berth_workbench.page.asgi_server import AsgiServer
 from berth_workbench.page.guard import PageGuard
-from berth_workbench.page.recorded import RecordedHistory
-from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.script_marks import mark_scripts, new_mark
-from berth_workbench.page.shared import SharedSource
-from berth_workbench.page.source import Source
-from berth_workbench.page.time_line import SimulatedTimeLine
+from berth_workbench.sources.recorded import RecordedHistory
+from berth_workbench.sources.recorder import HistoryRecorder
+from berth_workbench.sources.shared import SharedSource
+from berth_workbench.sources.source import Source
+from berth_workbench.sources.time_line import SimulatedTimeLine
 
 RECONNECT_S = 10.0
 """How long the state of a page is kept for a browser that has lost the connection."""

@@ -11,7 +11,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
 from berth.decisions.pending import PendingGroup, PendingReport
@@ -19,14 +19,14 @@ from berth.decisions.pod_report import DecisionLine, PodReport
 from berth.runtime.observing.logs import legible
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.jobs import Jobs
-from berth_workbench.page.model import QUEUES, RESULTS, NodeLine, decision_matrix, node_lines, totals
-from berth_workbench.page.recorder import HistoryRecorder
-from berth_workbench.page.source import Source, SourceError
-from berth_workbench.page.times import age, lasting
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.words import in_short, whether_ever
 from berth_workbench.showing.numbers import number, percent
 from berth_workbench.simulation.measures import told_resources
+from berth_workbench.sources.model import QUEUES, RESULTS, NodeLine, decision_matrix, node_lines, totals
+from berth_workbench.sources.recorder import HistoryRecorder
+from berth_workbench.sources.source import Source, SourceError
+from berth_workbench.sources.times import age, lasting
 
 REFRESH_S = 2.0
 BAR = 10
@@ -286,8 +286,11 @@ class Top(App[None]):
         self.action_show(self.query_one(TabbedContent).active)
 
     def action_keys(self) -> None:
-        """Tell all keys."""
-        self.push_screen(KeysScreen([each for each in self.BINDINGS if isinstance(each, Binding)]))
+        """Tell all keys, or no more."""
+        if self.screen.query("HelpPanel"):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
 
     def action_refresh(self) -> None:
         """Ask again now."""
@@ -334,30 +337,6 @@ class Top(App[None]):
             pod = next(iter(self._groups[event.cursor_row].named), "")
         if "/" in pod:
             self.push_screen(StoryScreen(pod, lambda: self._source.story(*pod.split("/", 1))))
-
-
-class KeysScreen(ModalScreen[None]):
-    """All keys, until one is pressed."""
-
-    DEFAULT_CSS = """
-    KeysScreen { align: center middle; }
-    #keys { width: auto; height: auto; padding: 1 2; border: solid $primary; }
-    """
-
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        super().__init__()
-        self._told = bindings
-
-    def compose(self) -> ComposeResult:
-        """A line for each key."""
-        names = {"slash": "/", "question_mark": "?", "escape": "Esc"}
-        lines = [(names.get(each.key, each.key), each.description) for each in self._told]
-        lines += [("Enter", "A pod's story and decision matrix"), ("↑ ↓", "From row to row")]
-        yield Static(Text("\n".join(f"{key:<7}{what}" for key, what in lines)), id="keys")
-
-    def on_key(self) -> None:
-        """Leave."""
-        self.dismiss()
 
 
 class StoryScreen(Screen[None]):

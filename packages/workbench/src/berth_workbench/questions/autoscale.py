@@ -17,6 +17,8 @@ from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import WorkWatch
 
+GROUPS_EXAMPLE = "groups:\n- {name: general, max: 20, price: 0.4}\n- {name: gpu, max: 4, price: 3.2, spot: true}\n"
+
 
 class AutoscaleRequest(msgspec.Struct, frozen=True):
     """The node groups, and which nodes are tried for removal."""
@@ -30,7 +32,7 @@ class AutoscaleRequest(msgspec.Struct, frozen=True):
         ),
         HowSaid(
             words=lambda groups: listed([each.name for each in groups], shown=4),
-            example="groups:\n- {name: general, max: 20, price: 0.4}\n- {name: gpu, max: 4, price: 3.2, spot: true}\n",
+            example=GROUPS_EXAMPLE,
         ),
     ]
     prices: NodePrices = None

@@ -49,9 +49,6 @@ export default {
     part() {
       return [...this.parts, ...this.rare].find((part) => part.name === this.open);
     },
-    listed(input) {
-      return this.names?.[input.picks] || [];
-    },
     options(picks) {
       return Vue.h("datalist", { id: `names-${picks}` }, (this.names?.[picks] || []).map((name) => Vue.h("option", { value: name })));
     },

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlencode
 
 import msgspec
@@ -37,7 +38,7 @@ def show_answer(
 ) -> None:
     """Show the answer to what was typed, and the command that prints it."""
     sections = [*question.sections(found, is_at_work=goes_on), *map(NoteSection, found.notes)]
-    show_sections(sections, values)
+    show_sections((each for each in sections if not _is_folded(each)), values)
     with tag("details", classes="worked-out"):
         tag("summary", "How it was worked out")
         for paragraph in question.about.strip().split("\n\n"):
@@ -45,14 +46,14 @@ def show_answer(
         for each in sections:
             if isinstance(each, NoteSection):
                 tag("p", each.text)
-            elif isinstance(each, TableSection) and each.rows and each.is_folded:
+            elif _is_folded(each):
                 _show_table(each)
         tag("p", "The same on a terminal, with --cluster FILE or --kubeconfig:")
         tag("code", command, "command")
 
 
 def show_sections(sections: Iterable[Section], values: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Make elements of all sections that have something in them; notes and folded tables are for later."""
+    """Make elements of all sections that have something in them, but for notes."""
     told = list(sections)
     with tag("section", classes="panel answer", aria_label="Answer"):
         for each in told:
@@ -85,12 +86,19 @@ def show_sections(sections: Iterable[Section], values: Mapping[str, str] = Mappi
                 chart = Chart("points", each.title, height=360)
                 chart.props["axes"] = [each.across, each.up]
                 chart.draw((), each.series)
-        elif isinstance(each, TableSection) and each.rows and not each.is_folded:
+        elif isinstance(each, TableSection) and each.rows:
             label = each.title or each.columns[0].heading
             labels[label] += 1  # screen readers tell sections apart by their labels
             again = f", {labels[label]}" if labels[label] > 1 else ""
-            with tag("section", classes="panel", aria_label=f"{label}{again}"):
+            place = tag("section", classes="panel", aria_label=f"{label}{again}")
+            with place, tag("details") if each.is_folded else nullcontext():
+                if each.is_folded:
+                    tag("summary", f"{label} ({number(len(each.rows))})")
                 _show_table(each)
+
+
+def _is_folded(section: Section) -> TypeGuard[TableSection]:
+    return isinstance(section, TableSection) and section.is_folded and bool(section.rows)
 
 
 def _show_verdict(section: VerdictSection) -> None:

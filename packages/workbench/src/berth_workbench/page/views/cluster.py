@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from starlette.responses import RedirectResponse, Response
 
 from berth_workbench.page.data_routes import NODE_ROWS, NODES, PODS, SCORES
-from berth_workbench.page.model import totals
-from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.views.elements import HeatMap, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.showing.numbers import number, percent
 from berth_workbench.simulation.measures import told_resources
+from berth_workbench.sources.model import totals
+from berth_workbench.sources.source import Source, SourceError
 
 REFRESH_S: Final = 5.0
 PODS_OFFERED: Final = 50

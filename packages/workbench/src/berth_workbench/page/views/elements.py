@@ -69,6 +69,14 @@ def bar_chart(label: str, labels: Sequence[str], series: Mapping[str, Sequence[f
     Chart("bar", label, height=high, stacked=is_stacked).draw(labels, series, most=options.get("most", 0.0))
 
 
+def followed_chart(label: str, height: int = 220) -> Chart:
+    """Lines over time that mark the moment at which the map is looked at."""
+    with tag("section", classes="panel"):
+        chart = Chart("line", label, height=height)
+    chart.props["follows"] = "berth-time"
+    return chart
+
+
 def tag(kind: str, /, text: str = "", classes: str = "", **attributes: Any) -> Element:
     """An element of the browser's; `_` in the names of attributes stands for `-`, a trailing one for nothing."""
     made = _Tag(kind, text)

@@ -5,13 +5,10 @@ inputs make, stand in `OWN`. What was typed is texts by name, as they are in the
 """
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
-
-import msgspec
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 from berth.api.pools import pool_of
 from berth.config.document import parse_document
@@ -20,9 +17,11 @@ from berth_workbench.comparison.loads import ClusterLoad
 from berth_workbench.comparison.objectives import PARTED, WHOLE
 from berth_workbench.planning.node_groups import NodeGroupSpec, read_groups
 from berth_workbench.planning.scenario import typed_steps
+from berth_workbench.questions.autoscale import GROUPS_EXAMPLE
 from berth_workbench.questions.capacity import SHAPE, shapes_in_words
 from berth_workbench.questions.question import Question, RequestField
 from berth_workbench.questions.sentence import CHANGES, changes_in_words, value_in_words
+from berth_workbench.questions.typed import choices_of, flags_of, is_number, text_of, value_of
 from berth_workbench.showing.words import listed
 from berth_workbench.simulation.steps import Manifests, Step
 from berth_workbench.snapshot.documents import Document, parse_manifests
@@ -159,7 +158,6 @@ def _objectives(values: Values, *_: Any) -> tuple[str, ...]:
 
 
 _MEASURES = f"{', '.join(WHOLE)}, {', '.join(f'{name}.cpu' for name in list(PARTED)[:2])} and so on"
-GROUPS = "groups:\n- {name: general, max: 20, price: 0.4}\n- {name: gpu, max: 4, price: 3.2, spot: true}\n"
 OWN: Final[Mapping[str, Mapping[str, OwnPart]]] = MappingProxyType(
     {
         "capacity": {
@@ -176,7 +174,7 @@ OWN: Final[Mapping[str, Mapping[str, OwnPart]]] = MappingProxyType(
             )
         },
         "autoscale": {
-            "groups": OwnPart([document("groups", "The autoscaler's node groups; empty for the pools", GROUPS)],
+            "groups": OwnPart([document("groups", "The autoscaler's node groups; empty for the pools", GROUPS_EXAMPLE)],
                               _groups, _groups_in_words)
         },
         "compare": {"a": _configuration("A"), "b": _configuration("B"), "load": _load(replaces_all=False)},
@@ -274,32 +272,18 @@ class Form:
 
     def command(self, values: Values) -> str:
         """Return the command that asks the same; of a document, the name of a file that would have it."""
-        usual = {name: each.default for name, each in self._fields.items()}
         words = ["berth", self.question.name]
         if self.question.name == "compare":
             words += [f"{name}.yaml" if values.get(name, "").strip() else "default" for name in "ab"]
         elif self.question.manifests and (values.get("manifests", "").strip() or self.question.manifests == "asked"):
             words += ["-f", "manifests.yaml"]
-        for name, field in self._fields.items():
-            typed = values.get(name, "").strip()
-            if name in self._own and name not in ("groups", "objectives"):
-                continue
-            if field.ask.reads is not None:
-                words += [field.flag, f"{name}.yaml"] if typed or name == "groups" else []
-            elif get_origin(field.type) is tuple:
-                for each in re.split(r"[\s,]+", typed) if typed else ():
-                    words += [field.flag, each] if field.flag.startswith("-") else [each]
-            elif field.type is bool:
-                words += [field.flag] if typed == "true" else []
-            elif typed and (typed != _text(usual[name]) or field.default is not self._declared(name)):
-                words += [field.flag, typed]
+        for field in self.question.said():
+            if field.name in self._fields and (field.name not in self._own or field.ask.help):
+                words += flags_of(field, values.get(field.name, "") or ("-" if field.name == "groups" else ""))
         for line in values.get(CHANGES, "").splitlines():
             step, _, what = line.strip().removeprefix("--").partition(" ")
             words += [f"--{step}", what.strip()] if step and step[0] != "#" else []
         return shlex.join(words)
-
-    def _declared(self, name: str) -> Any:
-        return next(each.default for each in self.question.said() if each.name == name)
 
 
 def _input(field: RequestField) -> Input:
@@ -307,7 +291,7 @@ def _input(field: RequestField) -> Input:
     said = field.said
     assert said is not None
     words = said.words if isinstance(said.words, Mapping) else {}
-    made: Input = {"name": field.name, "label": field.ask.help.rstrip("."), "value": _text(field.default)}
+    made: Input = {"name": field.name, "label": field.ask.help.rstrip("."), "value": text_of(field.default)}
     if field.type is bool:
         return made | {"kind": "choice", "options": [["", said.without], ["true", said.says]]}
     if get_origin(field.type) is tuple:
@@ -315,76 +299,13 @@ def _input(field: RequestField) -> Input:
         if options:
             return made | {"kind": "choices", "options": [[each, words.get(each, each)] for each in options]}
         return made | {"kind": "names", "picks": said.picks, "hint": "a name"}
-    choices = _choices(field)
+    choices = choices_of(field)
     if choices:
         offered = [each for each in choices if each != "free-shape"]  # takes manifests, which capacity asks about
         return made | {"kind": "choice", "options": [[each, words.get(each, each)] for each in offered]}
     if field.ask.reads is not None:
         return made | {"kind": "document", "example": said.example}
-    if _is_number(field):
+    if is_number(field):
         unit = field.ask.metavar.lower() if field.ask.metavar in ("DAYS", "SECONDS", "PERCENT") else ""
         return made | {"kind": "number", "least": field.ask.least, "most": field.ask.most, "unit": unit}
     return made | {"kind": "text"}
-
-
-def _choices(field: RequestField) -> tuple[str, ...]:
-    """Return what a field can be chosen from; none where it cannot."""
-    for kind in (field.type, *get_args(field.type)):
-        if get_origin(kind) is Literal:
-            return get_args(kind)
-    return ()
-
-
-def _is_number(field: RequestField) -> bool:
-    return any(each in (int, float) for each in (field.type, *get_args(field.type)))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:.15g}"
-    return value if isinstance(value, str) else ""
-
-
-def value_of(field: RequestField, typed: str) -> Any:
-    """Return what was typed into an input, as the request has it. Raises ValueError."""
-    text = typed.strip()
-    if field.type is bool:
-        return text == "true"
-    if field.ask.reads is not None:
-        return field.ask.reads(parse_document(text.encode(), field.name)) if text else _given(field)
-    if get_origin(field.type) is tuple:
-        return tuple(_choice(field, word.strip()) for word in text.split(",") if word.strip())
-    if not text:
-        return _given(field)
-    if _choices(field):
-        return _choice(field, text)
-    return _number(field, text) if _is_number(field) else text
-
-
-def _given(field: RequestField) -> Any:
-    """Return the value if nothing was typed. Raises ValueError if something has to be typed."""
-    if field.default is msgspec.NODEFAULT:
-        raise ValueError(f"{field.flag.lstrip('-')}: this has to be given. {field.ask.help}")
-    return field.default
-
-
-def _choice(field: RequestField, word: str) -> str:
-    kind = get_args(field.type)[0] if get_origin(field.type) is tuple else field.type
-    choices = get_args(kind) if get_origin(kind) is Literal else _choices(field)
-    if choices and word not in choices:
-        raise ValueError(f"{field.flag.lstrip('-')}: there are {', '.join(choices)}, not {word!r}")
-    return word
-
-
-def _number(field: RequestField, text: str) -> float:
-    least, most = field.ask.least, field.ask.most
-    is_whole = not any(each is float for each in (field.type, *get_args(field.type)))
-    try:
-        number: float | None = int(text) if is_whole else float(text)
-    except ValueError:
-        number = None
-    if number is None or number != number or (least is not None and number < least) or (most and number > most):
-        bounds = f" from {least:,.15g} to {most:,.15g}" if least is not None and most is not None else ""
-        what = "a whole number" if is_whole else "a number"
-        raise ValueError(f"{field.flag.lstrip('-')}: {what}{bounds} is expected, not {text!r}")
-    return number

@@ -8,9 +8,9 @@ from nicegui import ui
 from nicegui.element import Element
 
 from berth_workbench.page.data_routes import SEARCH, STYLE
-from berth_workbench.page.source import SourceError
-from berth_workbench.page.times import ago
 from berth_workbench.page.views.elements import Shell, tag
+from berth_workbench.sources.source import SourceError
+from berth_workbench.sources.times import ago
 
 
 class ViewLink(NamedTuple):
@@ -38,12 +38,10 @@ class Frame:
         self._taken = taken
 
     @contextlib.asynccontextmanager
-    async def page(
-        self, title: str, path: str, *, head: str = "", beside: Callable[[], object] | None = None
-    ) -> AsyncIterator[None]:
-        """A page; what is made within is its main part. `beside` makes what stands beside the title.
+    async def page(self, title: str, path: str, *, head: str = "") -> AsyncIterator[None]:
+        """A page; what is made within is its main part. `head` is a constant of the code.
 
-        A `SourceError` within is told in place of what could not be made. `head` is a constant of the code.
+        A `SourceError` within is told in place of what could not be made.
         """
         ui.page_title(f"{title} · Berth")
         ui.add_head_html(f'<link rel="stylesheet" href="{STYLE}">{head}')
@@ -52,10 +50,7 @@ class Frame:
             Shell(groups=self._groups(), current=path, title=self._title, age=self._age(),
                   src=SEARCH if self._can_search else "").move(layout, target_index=0)  # fmt: skip
         with _main():
-            with tag("div", classes="title-row"):
-                tag("h1", title)
-                if beside is not None:
-                    beside()
+            tag("h1", title, "title")
             try:
                 yield
             except SourceError as error:

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from berth_workbench.page.ahead import Ahead
-from berth_workbench.page.source import Source
 from berth_workbench.page.views.elements import tag
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.search import TRIALS_OF_ALL
 from berth_workbench.planning.help.words import in_short, whether_ever
+from berth_workbench.sources.source import Source
 
 
 async def helps_for(source: Source, ahead: Ahead) -> Mapping[str, Help] | None:

@@ -8,12 +8,12 @@ from berth.decisions.node_columns import NodeColumns
 from berth.decisions.pending import PendingReport
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.attention import FINDINGS, Finding, of_pending
-from berth_workbench.page.model import NodeLine, node_lines
-from berth_workbench.page.source import Source
 from berth_workbench.page.views.elements import link, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.showing.numbers import amount, number, percent
 from berth_workbench.simulation.measures import told_resources
+from berth_workbench.sources.model import NodeLine, node_lines
+from berth_workbench.sources.source import Source
 
 REFRESH_S = 3.0
 NOTHING_TO_DO = (

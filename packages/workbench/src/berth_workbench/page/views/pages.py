@@ -9,10 +9,6 @@ from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.answers import Answers
 from berth_workbench.page.data_routes import NODES
 from berth_workbench.page.jobs import Jobs
-from berth_workbench.page.recorded import RecordedHistory
-from berth_workbench.page.recorder import HistoryRecorder
-from berth_workbench.page.source import Source
-from berth_workbench.page.time_line import SimulatedTimeLine
 from berth_workbench.page.views.cluster import ClusterPages
 from berth_workbench.page.views.frame import Frame, ViewLink
 from berth_workbench.page.views.overview import OverviewPage
@@ -24,6 +20,10 @@ from berth_workbench.page.views.simulated import SimulatedView
 from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.page.views.workloads import WorkloadPages
 from berth_workbench.questions.table import asked_on_page
+from berth_workbench.sources.recorded import RecordedHistory
+from berth_workbench.sources.recorder import HistoryRecorder
+from berth_workbench.sources.source import Source
+from berth_workbench.sources.time_line import SimulatedTimeLine
 
 CLUSTER, QUESTIONS, SCHEDULER = "Cluster", "Questions", "Scheduler"
 LOOKS = (

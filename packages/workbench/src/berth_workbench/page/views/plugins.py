@@ -9,8 +9,6 @@ from typing import Any
 
 from berth.cycle.difference_kinds import DIFFERENCE_WORDS
 from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
-from berth_workbench.page.source import PluginViews, Source
-from berth_workbench.page.times import ago
 from berth_workbench.page.views.answer import show_sections
 from berth_workbench.page.views.elements import bar_chart, linked, rows, tag
 from berth_workbench.page.views.frame import Frame
@@ -18,6 +16,8 @@ from berth_workbench.page.views.pods import pod_path
 from berth_workbench.showing.agreement import sections_of
 from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
+from berth_workbench.sources.source import PluginViews, Source
+from berth_workbench.sources.times import ago
 
 REFRESH_S = 5.0
 FIGURES_SHOWN = 40

@@ -12,15 +12,15 @@ from berth.decisions.reasons import in_our_words
 from berth.decisions.stories import StoryLine
 from berth.decisions.waits import PendingPod, PermitWait
 from berth_workbench.page.ahead import Ahead
-from berth_workbench.page.model import DecisionMatrix, decision_matrix
-from berth_workbench.page.source import Source
-from berth_workbench.page.times import ago, lasting
 from berth_workbench.page.views.elements import link, linked, plain, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.helps import helps_for, show_help
 from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.sections import Behind
 from berth_workbench.showing.words import counted
+from berth_workbench.sources.model import DecisionMatrix, decision_matrix
+from berth_workbench.sources.source import Source
+from berth_workbench.sources.times import ago, lasting
 
 REFRESH_S = 5.0
 MATRIX_ROWS = 12

@@ -17,7 +17,6 @@ from berth.decisions.node_columns import NodeColumns
 from berth_workbench.page.answers import Answers, Asked
 from berth_workbench.page.data_routes import NAMES
 from berth_workbench.page.jobs import Jobs
-from berth_workbench.page.source import Source
 from berth_workbench.page.views.answer import show_answer
 from berth_workbench.page.views.elements import AskedSentence, link, on, tag
 from berth_workbench.page.views.forms import Form, Values
@@ -25,11 +24,11 @@ from berth_workbench.page.views.frame import Frame, tell_problem
 from berth_workbench.questions.question import Question
 from berth_workbench.questions.sentence import CHANGES, is_rare, pieces
 from berth_workbench.simulation.watch import WorkWatch
+from berth_workbench.sources.source import Source
 
 TICK_S: Final = 0.3
 PART_S: Final = 2.0
 """How often the answer so far is shown."""
-STALE_S: Final = 60.0
 LONGEST_ADDRESS: Final = 4000
 MAX_TYPED: Final = 512 * 1024
 """How many characters may be typed into an input."""
@@ -122,7 +121,7 @@ class _Place:
         )  # fmt: skip
         self._answer = tag("div", classes="groups", aria_live="polite")
         on(self._sentence, "change", self._change)
-        on(self._sentence, "stop", lambda _event: self._stop())
+        on(self._sentence, "stop", lambda _event: self._asked.watch.stop() if self._asked else None)
         self._timer = ui.timer(TICK_S, self._tick, active=False)
         client.on_delete(lambda: self._look_at(None))
         self._word()
@@ -161,10 +160,6 @@ class _Place:
             await self.suggest()
         else:
             self.ask(anew=not typed)
-
-    def _stop(self) -> None:
-        if self._asked is not None:
-            self._asked.watch.stop()
 
     def _word(self) -> None:
         """Say in the sentence what was typed."""

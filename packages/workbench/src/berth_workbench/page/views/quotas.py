@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from berth.api.errors import TransportError
 from berth.api.user_error import UserError
-from berth_workbench.page.source import Source, SourceError
 from berth_workbench.page.views.elements import bar_chart, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.planning.quotas import QuotaLine, QuotaReport, quotas_of
 from berth_workbench.showing.numbers import NOTHING, amount
+from berth_workbench.sources.source import Source, SourceError
 
 CHARTS, BARS_SHOWN = 6, 40
 ABOUT = (

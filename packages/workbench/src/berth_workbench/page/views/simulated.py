@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 from berth_workbench.page.data_routes import TIME_LINE
-from berth_workbench.page.time_line import SimulatedTimeLine
 from berth_workbench.page.views.answer import show_sections
-from berth_workbench.page.views.elements import Chart, TimeLineMap, tag
+from berth_workbench.page.views.elements import TimeLineMap, followed_chart, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.questions.simulate import told
 from berth_workbench.showing.sections import Lines
 from berth_workbench.simulation.measures import told_resources
-
-FOLLOWED = "berth-time"
+from berth_workbench.sources.time_line import SimulatedTimeLine
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -30,29 +28,20 @@ class SimulatedView:
                 TimeLineMap(src=TIME_LINE, refreshS=0)
             samples = result.samples
             times = [_clock(sample.at) for sample in samples]
+            shares = {"CPU": [100 * each.cpu for each in samples], "memory": [100 * each.memory for each in samples]}
+            shares |= {
+                name: [100 * each.resources.get(name, 0.0) for each in samples]
+                for name in told_resources(result.resources)
+            }
+            charts: dict[str, tuple[dict[str, list[float]], str]] = {
+                "Requested": (shares, "%"),
+                "Pods": ({name: [getattr(each, name) for each in samples] for name in ("running", "waiting")}, ""),
+                "Longest wait": ({"seconds": [each.longest_wait for each in samples]}, "s"),
+                "Nodes": ({"there": [e.nodes for e in samples], "used": [e.nodes_used for e in samples]}, ""),
+            }
             with tag("div", classes="charts"):
-                self._chart(times, "Requested", {
-                    "CPU": [100 * sample.cpu for sample in samples],
-                    "memory": [100 * sample.memory for sample in samples],
-                } | {
-                    name: [100 * sample.resources.get(name, 0.0) for sample in samples]
-                    for name in told_resources(result.resources)
-                }, "%")  # fmt: skip
-                self._chart(times, "Pods", {
-                    "running": [sample.running for sample in samples],
-                    "waiting": [sample.waiting for sample in samples],
-                })  # fmt: skip
-                self._chart(times, "Longest wait", {"seconds": [sample.longest_wait for sample in samples]}, "s")
-                self._chart(times, "Nodes", {
-                    "there": [sample.nodes for sample in samples],
-                    "used": [sample.nodes_used for sample in samples],
-                })  # fmt: skip
-
-    def _chart(self, times: list[str], label: str, lines: dict[str, list[float]], unit: str = "") -> None:
-        with tag("section", classes="panel"):
-            chart = Chart("line", label, height=170)
-            chart.props["follows"] = FOLLOWED
-            chart.draw(times, lines, unit)
+                for label, (lines, unit) in charts.items():
+                    followed_chart(label, height=170).draw(times, lines, unit)
 
 
 def _clock(seconds: float) -> str:

@@ -5,17 +5,16 @@ from datetime import UTC, datetime
 from nicegui.element import Element
 
 from berth_workbench.page.data_routes import HISTORY
-from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
-from berth_workbench.page.recorded import RecordedHistory
-from berth_workbench.page.recorder import HistoryRecorder
-from berth_workbench.page.source import SourceError
-from berth_workbench.page.views.elements import Chart, TimeLineMap, tag
+from berth_workbench.page.views.elements import TimeLineMap, followed_chart, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.showing.numbers import number
+from berth_workbench.sources.model import QUEUES, RESULTS, QueueSample
+from berth_workbench.sources.recorded import RecordedHistory
+from berth_workbench.sources.recorder import HistoryRecorder
+from berth_workbench.sources.source import SourceError
 
 REFRESH_S = 2.0
 MAP_REFRESH_S = 10.0
-FOLLOWED = "berth-time"
 
 
 class ThroughputView:
@@ -43,7 +42,7 @@ class ThroughputView:
                 with tag("section", classes="panel", aria_label="Nodes over time"):
                     TimeLineMap(src=HISTORY, refreshS=MAP_REFRESH_S if is_live else 0.0)
             with tag("div", classes="charts"):
-                waiting, attempts = (_followed(label) for label in ("Pending pods", "Attempts per second"))
+                waiting, attempts = (followed_chart(label) for label in ("Pending pods", "Attempts per second"))
             if isinstance(self._history, HistoryRecorder) and not len(self._history.history):
                 await self._history.take()
 
@@ -71,11 +70,3 @@ def _tiles(place: Element, sample: QueueSample) -> None:
             with tag("div", classes="tile"):
                 tag("dt", queue)
                 tag("dd", number(sample.pending.get(queue, 0)))
-
-
-def _followed(label: str) -> Chart:
-    """A chart that marks the moment at which the map is looked at."""
-    with tag("section", classes="panel"):
-        chart = Chart("line", label)
-    chart.props["follows"] = FOLLOWED
-    return chart

@@ -9,8 +9,6 @@ from nicegui import ui
 from berth.decisions.pending import PendingGroup, PendingReport
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.data_routes import WORKLOAD_ROWS
-from berth_workbench.page.source import Source
-from berth_workbench.page.times import lasting
 from berth_workbench.page.views.elements import link, linked, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.helps import helps_for, show_help
@@ -18,6 +16,8 @@ from berth_workbench.page.views.pods import pod_path
 from berth_workbench.planning.help.result import Help
 from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
+from berth_workbench.sources.source import Source
+from berth_workbench.sources.times import lasting
 
 REFRESH_S: Final = 3.0
 CARDS_SHOWN: Final = 6

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 
-from berth_workbench.page.levels import LevelHistory
-from berth_workbench.page.model import QueueHistory
-from berth_workbench.page.source import Source, SourceError
+from berth_workbench.sources.levels import LevelHistory
+from berth_workbench.sources.model import QueueHistory
+from berth_workbench.sources.source import Source, SourceError
 
 EVERY_S = 2.0
 LEVELS_EVERY = 5

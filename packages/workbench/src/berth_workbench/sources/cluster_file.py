@@ -28,12 +28,12 @@ from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.decisions.waits import PendingPod
 from berth.framework.work_budget import WorkBudget
 from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
-from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
-from berth_workbench.page.source import PluginViews
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.gangs import declared_gang, gang_of
 from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.sources.model import QUEUES, RESULTS, QueueSample
+from berth_workbench.sources.source import PluginViews
 
 MAX_JUDGED = 2000
 """So many pending pods are asked about; of more, the page says only how many there are."""

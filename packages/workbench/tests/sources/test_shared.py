@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from berth_workbench.page.shared import SharedSource
-from berth_workbench.page.source import SourceError
+from berth_workbench.sources.shared import SharedSource
+from berth_workbench.sources.source import SourceError
 
 
 class Counting:

@@ -2,7 +2,7 @@
 
 from berth.decisions.explanation import Explanation, Rejected, ScoredNode
 from berth.decisions.node_columns import NodeColumns, NodeGroups, ResourceAmounts
-from berth_workbench.page.model import (
+from berth_workbench.sources.model import (
     QueueHistory,
     QueueSample,
     decision_matrix,

@@ -12,9 +12,9 @@ from berth.recording.calls import CallKind, decisions_of
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import Segment
 from berth.runtime.observing.metrics import queue_counts
-from berth_workbench.page.levels import LevelHistory
-from berth_workbench.page.model import RESULTS, QueueHistory, QueueSample
 from berth_workbench.replay.reconstruction import Rebuilt
+from berth_workbench.sources.levels import LevelHistory
+from berth_workbench.sources.model import RESULTS, QueueHistory, QueueSample
 
 EVERY_S = 10.0
 RESULT_OF = {"scheduled": "scheduled", "error": "error"}

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from berth.decisions.pending import PendingReport
 from berth.decisions.placements import PodColumns
-from berth_workbench.page.source import Source
+from berth_workbench.sources.source import Source
 
 EVERYTHING = "/"
 """What the name of every pod has in it: those of all nodes, or as many as a scheduler tells."""

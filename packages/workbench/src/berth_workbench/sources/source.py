@@ -12,8 +12,8 @@ from berth.decisions.placements import NodeDetails, PodColumns
 from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowReport
 from berth.decisions.pod_report import DecisionLine, PodReport
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.page.model import QueueSample
 from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.sources.model import QueueSample
 
 
 class SourceError(Exception):

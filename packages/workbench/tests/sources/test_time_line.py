@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from berth_workbench.page.time_line import TimeLineError, read_time_line
+from berth_workbench.sources.time_line import TimeLineError, read_time_line
 from tests.workbench.page.test_page import lived, result
 
 

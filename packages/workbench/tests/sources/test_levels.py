@@ -3,7 +3,7 @@
 import base64
 
 from berth.decisions.node_columns import NodeColumns, NodeGroups, ResourceAmounts
-from berth_workbench.page.levels import FULL, LevelHistory
+from berth_workbench.sources.levels import FULL, LevelHistory
 
 
 def columns(**shares):

@@ -10,8 +10,8 @@ from berth.plugins.registry import in_tree_registry
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
 from berth.recording.recorder import Recorder
-from berth_workbench.page.levels import FULL
-from berth_workbench.page.recorded import read_history
+from berth_workbench.sources.levels import FULL
+from berth_workbench.sources.recorded import read_history
 
 
 def recorded(directory, limit=1 << 30):

@@ -6,9 +6,9 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth.decisions.fit_question import FitManifestError
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.page.cluster_file import ClusterFileSource
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.sources.cluster_file import ClusterFileSource
 
 LIKES = """
 class Likes:

@@ -20,9 +20,9 @@ from berth.decisions.pending import PendingReport
 from berth.decisions.placements import NodeDetails, PodColumns
 from berth.decisions.pod_report import DecisionLine, PodReport
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.page.model import QueueSample, queue_sample
-from berth_workbench.page.source import PluginViews, SourceError
 from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.sources.model import QueueSample, queue_sample
+from berth_workbench.sources.source import PluginViews, SourceError
 
 AGREEMENT = "/debug/agreement"
 """What an observer has come to; a scheduler that schedules has no such thing, or does not let everybody read it."""
