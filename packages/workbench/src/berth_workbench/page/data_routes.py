@@ -59,7 +59,10 @@ def add_routes(
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     def reading(ask: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
-        return lambda request: answer(ask(request))
+        async def read(request: Request) -> Response:
+            return await answer(ask(request))
+
+        return read
 
     def json(value: Any, status: int) -> Response:
         return Response(msgspec.json.encode(value), status, media_type="application/json")
