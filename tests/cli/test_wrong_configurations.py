@@ -30,6 +30,7 @@ COMMANDS = {
     "plugins": ("--config",),
     "up": ("--nodes", "0", "--port", "0", "--config"),
     "ui": (*CLUSTER, "--port", "0", "--config"),
+    "mcp": (*CLUSTER, "--config"),
     "snapshot": ("cluster.yaml", "-o", "snapshot.gz", "--config"),
     "whatif": (*CLUSTER, "--add-nodes", "1=n1", "--config"),
     "check": (*CLUSTER, "--head", "pod.yaml", "--config"),

@@ -46,11 +46,15 @@ def command(http: bool, port: int, token: str, skill: bool, cluster: tuple[str, 
     if find_spec("mcp") is None:
         raise click.ClickException(MISSING)
     from berth_workbench.cli.asked import who_decides
+    from berth_workbench.comparison.configurations import WhoDecides
+    from berth_workbench.simulation.site import Site
+    from berth_workbench.snapshot.snapshot import EMPTY
 
     if "-" in cluster:
         raise click.UsageError("--cluster -: standard input is the client's; give a file")
     # Before anything is served: a client could not be told what is wrong with a file.
     found = _state_of_files(cluster, given) if cluster else who_decides(None, **given)
+    Site.of(EMPTY, (found if isinstance(found, WhoDecides) else found.decides).setup)  # plugins check their settings
     asyncio.run(_serve(found, given, port if http else None, token or secrets.token_urlsafe(32)))
 
 
