@@ -76,11 +76,6 @@ def jobs_of(
         yield _job(f"pod group {space}/{name}", {**pods[0], "pods": pods}, _pod_group, classes, namespace, now)
 
 
-def needs_of(pod_sets: Iterable[Json]) -> Iterator[tuple[Json, int]]:
-    """Yield the template and the number of pods of each pod set of a Workload."""
-    return ((each["template"], each["count"]) for each in pod_sets)
-
-
 def _given_workload(manifest: Json, namespace: str, now: str) -> KueueJob:
     metadata = _mapping(manifest.get("metadata"))
     space, name = metadata.get("namespace") or namespace, metadata.get("name") or ""

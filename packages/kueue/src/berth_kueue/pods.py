@@ -6,7 +6,7 @@ preempted workloads are gone.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -176,8 +176,3 @@ def _running(site: Site, snapshot: Snapshot, queues: Queues) -> Iterator[tuple[s
         if key in queues.workloads:
             of = [pods.get(str(each.get("uid")), []) for each in metadata.get("ownerReferences") or ()]
             yield key, list(dict.fromkeys(pod for keys in of for pod in keys))
-
-
-def all_placed(placed: Iterable[WorkloadPods]) -> bool:
-    """Say whether every pod has a node."""
-    return not any(each.without for each in placed)

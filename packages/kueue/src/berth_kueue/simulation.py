@@ -11,7 +11,7 @@ its quota while some have none. One that is preempted begins from its start.
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -286,8 +286,3 @@ class QueueSimulation:
             if quota_in_all:
                 utilisation.setdefault(flavor, {})[resource] = used[fr] / quota_in_all
         return SimulationResult(self.lives, self.time, self.cycles, utilisation, shares)
-
-
-def every(seconds: float, workloads: Iterable[Mapping[str, Any]], runs_s: float) -> Iterator[Arrival]:
-    """Yield arrivals at equal distances, each of which runs as long."""
-    return (Arrival(number * seconds, workload, runs_s) for number, workload in enumerate(workloads))

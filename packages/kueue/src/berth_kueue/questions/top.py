@@ -34,8 +34,6 @@ class QueueLine(msgspec.Struct, frozen=True, rename="camel"):
     """What it uses beyond what it has."""
     available: str
     """How much more it could use now, borrowing included."""
-    unused: str
-    """What of its own it does not use, and lends if others borrow."""
 
 
 class QueueState(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,7 +112,7 @@ def _lines(queues: Queues, queue: QueueNode) -> Iterator[QueueLine]:
     for flavor, resource, fr in _resources(queues, queue):
         quota = queue.quotas.get(fr)
         nominal, used = quota.nominal if quota is not None else 0, queue.usage[fr]
-        amounts = (nominal, used, max(0, used - nominal), max(0, queue.available(fr)), max(0, nominal - used))
+        amounts = (nominal, used, max(0, used - nominal), max(0, queue.available(fr)))
         yield QueueLine(queue.name, flavor, resource, *(written(resource, each) for each in amounts))
 
 

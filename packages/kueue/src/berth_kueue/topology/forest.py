@@ -228,11 +228,6 @@ class TopologySnapshot:
                 return False
         return True
 
-    def is_stale(self, flavor: str, assignment: TopologyAssignment) -> bool:
-        """Say whether an assignment names a domain whose nodes are gone."""
-        leaves = self._trees[flavor].tree.leaves
-        return any(",".join(values) not in leaves for values, _ in assignment.domains)
-
     def find(
         self,
         placings: Mapping[str, Sequence[PodSetPlacing]],
