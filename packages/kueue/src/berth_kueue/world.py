@@ -142,7 +142,8 @@ class QuotaNode:
     def share(self) -> Share:
         """Return the node's dominant resource share as it is now; a root borrows from nobody."""
         if self.known_share is None:
-            self.known_share = NO_SHARE if self.parent is None else self._share(self.parent)
+            parent = self.parent
+            self.known_share = NO_SHARE if parent is None or parent.is_in_cycle else self._share(parent)
         return self.known_share
 
     def _share(self, parent: "CohortNode") -> Share:
@@ -679,8 +680,7 @@ class KueueWorld:
         info.amounts = used
         queue.workloads[info.key] = info
         queue.ranked = None
-        for fr, amount in used.items():
-            queue.add_usage(fr, amount)
+        self._use(queue, used, 1)
         placed = info.placed_usage()
         if placed:
             self.forest.add_usage(info.key, placed)
@@ -689,11 +689,21 @@ class KueueWorld:
     def _remove(self, queue: QueueNode, key: str) -> None:
         info = queue.workloads.pop(key)
         queue.ranked = None
-        for fr, amount in info.amounts.items():
-            queue.remove_usage(fr, amount)
+        self._use(queue, info.amounts, -1)
         self.forest.remove_usage(key)
         queue.admitted -= info.is_admitted
         queue.generation += 1
+
+    def _use(self, queue: QueueNode, amounts: Mapping[int, int], sign: int) -> None:
+        """Count amounts; in a cycle of cohorts they stay with the ClusterQueue, until the tree is one again."""
+        is_alone = queue.parent is not None and queue.parent.is_in_cycle
+        for fr, amount in amounts.items():
+            if is_alone:
+                queue.usage[fr] += sign * amount
+            elif sign > 0:
+                queue.add_usage(fr, amount)
+            else:
+                queue.remove_usage(fr, amount)
 
     def delete_workload(self, key: str) -> None:
         """Give back what a workload holds."""
