@@ -13,12 +13,15 @@ import msgspec
 
 from berth.api.codec import ObjectError
 from berth.api.user_error import UserError
+from berth_kueue.jobs import QUEUE_LABEL, JobManifestError, KueueJob, jobs_of
 from berth_kueue.lives import KINDS, Queues
+from berth_kueue.model import seconds_of
 from berth_kueue.resources import GROUP, VERSION
 from berth_workbench.showing.ask import HowAsked
 from berth_workbench.snapshot.snapshot import Snapshot
 
 _WITH_SPEC = ("ClusterQueue", "LocalQueue", "Topology", "Workload")
+_DEFAULT_QUEUE = "default"
 _OF_KUEUE = frozenset(KINDS) - {"Namespace", "Node", "Pod"}
 
 
@@ -127,6 +130,20 @@ class QueuedCluster:
                 # Whoever runs has come through its LocalQueue, and when it ends, those who wait there are tried again.
                 queues.pending.line_of.setdefault(key, f"{workload.namespace}/{workload.spec.queue_name}")
         return queues
+
+    def jobs(self, manifests: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[KueueJob]:
+        """Yield the jobs of manifests as they would come a second after the snapshot was taken.
+
+        One that names no queue goes to the LocalQueue `default`. Raises `JobManifestError`, also where there is none.
+        """
+        now = timestamp_of(seconds_of(self.now) + 1)
+        for job in jobs_of(manifests, self.classes, namespace=namespace, now=now):
+            if not job.queue:
+                if ("LocalQueue", f"{job.namespace}/{_DEFAULT_QUEUE}") not in self.documents:
+                    raise JobManifestError(f"{job.kind} {job.namespace}/{job.name}: the label {QUEUE_LABEL} is missing")
+                for workload in job.workloads:
+                    workload["spec"]["queueName"] = _DEFAULT_QUEUE
+            yield job
 
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
         """The documents of a kind, by `namespace/name` or name."""

@@ -12,7 +12,19 @@ from berth_kueue.questions import check, explain, top, wait, whatif
 from berth_kueue.queued_cluster import NoQueuesError
 from berth_workbench.simulation.changes import Drain, parse_flag
 from berth_workbench.simulation.watch import UNWATCHED
-from packages.kueue.tests.clusters import documents, job, node, situation, two_teams
+from packages.kueue.tests.clusters import (
+    API,
+    cluster_queue,
+    documents,
+    flavor,
+    job,
+    local_queue,
+    namespace,
+    node,
+    pod,
+    situation,
+    two_teams,
+)
 
 RECLAIMS = {"preemption": {"reclaimWithinCohort": "Any"}}
 
@@ -65,6 +77,44 @@ def test_who_is_preempted_makes_room_on_the_nodes():
     assert [each.workload for each in one.preempts] == ["team-b/eval"] and found.is_yes
     assert sum(one.pods.nodes.values()) == 2
     assert "which preempts team-b/eval, and every pod has a node" in said(check, found)
+
+
+def test_pods_go_to_the_domain_of_a_topology():
+    """Each rack has two nodes with eight GPUs; twelve pods with one each fit into no rack but the one that is empty."""
+    topology = {
+        "apiVersion": API,
+        "kind": "Topology",
+        "metadata": {"name": "racks"},
+        "spec": {"levels": [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]},
+    }
+    nodes = [node(f"gpu-{number}") for number in range(4)]
+    for number, each in enumerate(nodes):
+        each["metadata"]["labels"]["rack"] = f"rack-{number // 2}"
+    objects = [
+        namespace("team-a"),
+        topology,
+        *nodes,
+        flavor("h100", nodeLabels={"pool": "h100"}, topologyName="racks"),
+        cluster_queue("team-a", {"h100": 32}),
+        local_queue("team-a", "team-a"),
+        pod("team-a", "other", 0, 8, "gpu-0"),
+    ]
+    new = job("team-a", "new", 12, 1)
+    new["spec"]["template"]["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}
+    found = checked(new, objects=objects)
+    (one,) = found.workloads
+    assert found.is_yes and one.pod_sets[0].domains == ((("gpu-2",), 8), (("gpu-3",), 4))
+    assert one.pods.nodes == {"gpu-2": 8, "gpu-3": 4}
+
+
+def test_a_job_without_a_queue_goes_to_the_default_one():
+    new = job("team-a", "new", 1, 1)
+    del new["metadata"]["labels"]
+    with pytest.raises(JobManifestError, match=r"Job team-a/new: the label kueue.x-k8s.io/queue-name is missing"):
+        checked(new)
+    assert checked(new, objects=[*two_teams(), local_queue("team-a", "team-a", "default")]).is_yes
+    new["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "none"}
+    assert "LocalQueue none doesn't exist" in said(check, checked(new))
 
 
 def test_changes_come_first():

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from berth.decisions.reasons import in_our_words
-from berth_kueue.jobs import JobManifestError, KueueJob, jobs_of
+from berth_kueue.jobs import JobManifestError, KueueJob
 from berth_kueue.lives import Queues
-from berth_kueue.model import QUOTA_RESERVED, seconds_of
+from berth_kueue.model import QUOTA_RESERVED
 from berth_kueue.pods import PodPlacer, WorkloadPods, assignment_of
-from berth_kueue.queued_cluster import KueueConfig, QueuedCluster, timestamp_of
+from berth_kueue.queued_cluster import KueueConfig, QueuedCluster
 from berth_kueue.running import Preempted, RunStory, is_admitted, run_until_quiet
 from berth_workbench.questions.question import Fails, NamedThings, Question
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
@@ -80,9 +80,7 @@ def answer(situation: Situation, request: JobCheckRequest, watch: WorkWatch) -> 
     """
     cluster = QueuedCluster(situation.snapshot, request.kueue_config)
     queues = cluster.queues()
-    manifests = [each.manifest for each in request.documents]
-    now = timestamp_of(seconds_of(cluster.now) + 1)
-    jobs = list(jobs_of(manifests, cluster.classes, namespace=situation.namespace, now=now))
+    jobs = list(cluster.jobs((each.manifest for each in request.documents), situation.namespace))
     if not jobs:
         raise JobManifestError("-f names no job that Kueue would make a Workload of")
     queues.advance(1)

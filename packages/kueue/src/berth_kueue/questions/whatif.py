@@ -10,12 +10,11 @@ from berth.api.node import Node
 from berth.api.quantity import QuantityError
 from berth.api.user_error import UserError
 from berth_kueue.amounts import amount_of
-from berth_kueue.jobs import GROUP_LABEL, QUEUE_LABEL, jobs_of
+from berth_kueue.jobs import GROUP_LABEL, QUEUE_LABEL
 from berth_kueue.lives import Queues
-from berth_kueue.model import seconds_of
 from berth_kueue.pods import PodPlacer, WorkloadPods
 from berth_kueue.questions.check import NAMES_SHOWN, placed_in_order, pods_sections, preempted_table
-from berth_kueue.queued_cluster import KueueConfig, QueuedCluster, quotas_of, timestamp_of
+from berth_kueue.queued_cluster import KueueConfig, QueuedCluster, quotas_of
 from berth_kueue.remedies import with_quota
 from berth_kueue.resources import GROUP
 from berth_kueue.running import Preempted, RunStory, is_admitted, run_until_quiet, waiting
@@ -92,9 +91,8 @@ def answer(situation: Situation, request: QueueWhatIfRequest, watch: WorkWatch) 
     trial = of_pods.answer(site_of, of_pods.WhatIfRequest(), watch) if steps else None
     site = site_of.site(watch)
     _put_nodes(changed, cluster, site.cluster.nodes)
-    now = timestamp_of(seconds_of(cluster.now) + 1)
     changed.advance(1)
-    for job in jobs_of(manifests, cluster.classes, namespace=situation.namespace, now=now):
+    for job in cluster.jobs(manifests, situation.namespace):
         for workload in job.workloads:
             changed.put(workload)
     changed.settle()
