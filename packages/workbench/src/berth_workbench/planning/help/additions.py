@@ -1,7 +1,7 @@
 """What could be added to the cluster: one more node like those there are, or an object that is missing."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from berth.decisions.named_in_vain import NamedInVain, named_in_vain
 from berth_workbench.planning.help.findings import HelpFindings
 from berth_workbench.planning.help.needs import PodQuestion
 from berth_workbench.planning.help.patches import document_of
-from berth_workbench.planning.help.proposals import of_new_nodes, of_new_object
+from berth_workbench.planning.help.proposals import Proposal, of_new_nodes, of_new_object
 from berth_workbench.planning.help.result import Change
 from berth_workbench.planning.help.sources.resources import amount_of, quantity_of, words_of
 from berth_workbench.planning.help.sources.taints import OF_THE_CONTROLLER
@@ -27,6 +27,8 @@ Json = dict[str, Any]
 
 MAX_SHAPES = 40
 FITTED_TRIED = 6
+PARTS_TRIED = 12
+"""In so many parts of the cluster it is tried how many more nodes a gang takes that keeps to one of them."""
 MOST_NODES = 100
 """No more nodes than these are proposed for one workload."""
 NOBODY: Mapping[str, int] = MappingProxyType({})
@@ -108,13 +110,46 @@ def add_nodes(findings: HelpFindings) -> None:
 
 
 def _fewest(findings: HelpFindings, models: Iterable[Node]) -> Change | None:
-    """Return the fewest nodes of one kind that help a gang which keeps to one part: in which part is what matters."""
-    best: Change | None = None
+    """Return the fewest nodes of one kind that help a gang which keeps to one part: in which part is what matters.
+
+    A node more takes no more of the gang than an empty one has room for; so parts that would need more nodes than
+    another has shown to be enough are not tried.
+    """
+    group, cluster = findings.question.group, findings.question.filters.cluster
+    assert group.gang is not None, "asked of a gang"
+    places = {part.name: part.places for part in group.parts}
+    least: list[tuple[int, Node]] = []
     for model in models:
-        most = MOST_NODES if best is None else len(best.patch["manifests"]) - 1
-        propose = partial(of_new_nodes, findings.question.filters.cluster, model, _like(findings, model))
-        best = (findings.least(propose, most, is_each=True) if most else None) or best
+        part = model.metadata.labels.get(group.gang.topology, "")
+        each = _most_on(findings, model)
+        if part and each and not (group.running and part not in places):
+            least.append((-(-(len(group.waiting) - places.get(part, 0)) // each), model))
+    best: Change | None = None
+    fewest = MOST_NODES + 1
+    for count, model in sorted(least, key=lambda one: one[0])[:PARTS_TRIED]:
+        if max(count, 1) < fewest:
+            below = max(count, 1) - 1
+            propose = partial(_beyond, below, partial(of_new_nodes, cluster, model, _like(findings, model)))
+            found = findings.least(propose, fewest - 1 - below, is_each=True)
+            if found is not None:
+                best, fewest = found, sum(made["kind"] == "Node" for made in found.patch["manifests"])
+    findings.is_complete &= len(least) <= PARTS_TRIED or fewest == 1
     return best
+
+
+def _beyond(below: int, propose: Callable[[int], Proposal], number: int) -> Proposal:
+    return propose(below + number)
+
+
+def _most_on(findings: HelpFindings, model: Node) -> int:
+    """Return the most pods like the one asked about that an empty node like a model has room for."""
+    has = model.status.allocatable
+    rooms = [
+        amount_of(name, has.get(name, 0)) // requested
+        for name, requested in findings.question.info.requests.items()
+        if requested
+    ]
+    return min([*rooms, amount_of(PODS, has.get(PODS, 0))])
 
 
 def _like(findings: HelpFindings, model: Node) -> str:

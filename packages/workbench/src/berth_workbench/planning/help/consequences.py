@@ -388,7 +388,8 @@ class Consequences:
             together = None
             if part is not None and standing is not None:
                 together = Together(part.rows, partial(standing.stood_in, part))
-            found = MoveSearch(self._site, wanting, local_volumes(self._documents), MOVES_TRIED, together).run()
+            tries = MOVES_TRIED if together is None else MOVES_TRIED // len(self.group.parts[:PARTS_CLEARED])
+            found = MoveSearch(self._site, wanting, local_volumes(self._documents), tries, together).run()
         return None if found is None else pods_moved(found.moves)
 
     # -- what came of it ---------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What would help a pod: the whole search, from the pod and the cluster to `Help`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 
 import msgspec
@@ -38,6 +39,13 @@ from berth_workbench.snapshot.documents import Document
 EMPTY: Mapping[str, str] = MappingProxyType({})
 MAX_TRIALS = 2500
 """How often the filters are asked at most, about one pod: one answer takes a millisecond or two at 5,000 nodes."""
+BESIDE_AT_MOST = 500
+"""Of more pods that wait beside those asked about none is tried with each change: that would take minutes."""
+IN_PARTS_AT_MOST = 100_000
+"""The same of members of gangs that keep to one part of the cluster, times nodes: they are tried in each part."""
+LEFT_OUT = "{count} other pods that wait were left out of what was tried; they may take the room first"
+GROUPS_AT_MOST = 2
+"""So many workloads are helped where nobody has asked about a certain one and many pods wait."""
 TRIALS_OF_ALL = 10_000
 """How often the filters are asked at most for all workloads together, where nobody has asked about a certain one."""
 
@@ -104,6 +112,44 @@ def _helped(
         if fitting.state == "waits" or not pod.metadata.owner_references:
             return fitting
     consequences = Consequences(filters, documents)
+    with _few_beside(cluster, pod) as left_out:
+        found = _helped_group(filters, question, consequences, answer, is_there, searched)
+    if left_out and found.state == "pending":
+        found = msgspec.structs.replace(found, notes=(*found.notes, LEFT_OUT.format(count=left_out)))
+    return found
+
+
+@contextmanager
+def _few_beside(cluster: SimulatedCluster, pod: Pod) -> Iterator[int]:
+    """Have other pods that wait left out for the length of a block where they are many; yield how many they are."""
+    waiting = [each for each in cluster.pods.values() if not each.spec.node_name and is_active(each)]
+    own = next((of for of in groups_of(cluster, waiting).values() if any(each.key == pod.key for each in of)), [])
+    mine = {each.metadata.uid for each in (*own, pod)}
+    others = {each.metadata.uid: each for each in waiting if each.metadata.uid not in mine}
+    if len(others) <= BESIDE_AT_MOST:
+        tried = {uid: each for uid, each in others.items() if (gang := declared_gang(cluster, each)) and gang.topology}
+        others = tried if len(tried) * len(cluster.nodes) > IN_PARTS_AT_MOST else {}
+    if not others:
+        yield 0
+        return
+    cluster.begin()
+    for uid in others:
+        cluster.core.queue.delete(uid)
+    try:
+        yield len(others)
+    finally:
+        cluster.undo()
+
+
+def _helped_group(
+    filters: FilterQuestions,
+    question: PodQuestion,
+    consequences: Consequences,
+    answer: FilterAnswer,
+    is_there: bool | None,
+    searched: Callable[[PodQuestion, Consequences], Help],
+) -> Help:
+    pod = question.pod
     try:
         with consequences.of_group(pod, is_there=question.group.is_there if is_there is None else is_there):
             group = consequences.group
@@ -277,16 +323,22 @@ class _Search:
 def stay_pending(site: Site, namespace: str = "") -> list[str]:
     """Return a pod of each group of pods that stay pending, the most important first, then the largest group.
 
-    Whoever gets a place by itself once the scheduler comes to it needs no help, unless it is others that pay for it.
+    Whoever gets a place by itself once the scheduler comes to it needs no help, unless it is others that pay for it;
+    where many wait, the scheduler has been given its time, and they are taken as they are.
     """
-    with Rehearsal(site) as settling:
-        site.settle()
-        if not site.cluster.evictions:
-            settling.keep()
+    if not _are_many(site.cluster):
+        with Rehearsal(site) as settling:
+            site.settle()
+            if not site.cluster.evictions:
+                settling.keep()
     pods = (pod for pod in site.cluster.pods.values() if not pod.spec.node_name and is_active(pod))
     groups = groups_of(site.cluster, (pod for pod in pods if namespace in ("", pod.metadata.namespace)))
     firsts = sorted(groups.values(), key=lambda group: (-(group[0].spec.priority or 0), -len(group), group[0].key))
     return [group[0].key for group in firsts]
+
+
+def _are_many(cluster: SimulatedCluster) -> bool:
+    return sum(not pod.spec.node_name and is_active(pod) for pod in cluster.pods.values()) > BESIDE_AT_MOST
 
 
 def help_for_all(situation: Situation, watch: WorkWatch = UNWATCHED, namespace: str = "") -> Iterator[Help]:
@@ -294,7 +346,8 @@ def help_for_all(situation: Situation, watch: WorkWatch = UNWATCHED, namespace: 
     site = situation.site(watch)
     documents, left = situation.snapshot.documents, TRIALS_OF_ALL
     ending = KnownEnds(documents).in_words(site.cluster.pods.values())
-    for key in stay_pending(site, namespace):
+    most = GROUPS_AT_MOST if _are_many(site.cluster) else None
+    for key in stay_pending(site, namespace)[:most]:
         if left <= 0 or watch.is_stopped:
             return
         pod, trials = site.cluster.objects["Pod", key], min(left, MAX_TRIALS)

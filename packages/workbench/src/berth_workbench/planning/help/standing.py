@@ -137,13 +137,20 @@ class StandingMembers:
         nodes = {each.key: held[each.metadata.uid] for each in self._members if each.metadata.uid in held}
         self._trial = trial = Trial(self._filters.core)
         waiting = (each for each in self._members if each.key not in nodes and not each.spec.node_name)
+        refused = set[int]()  # of shapes that have no room; nothing has changed for them until another is placed
         for member in waiting:
+            info = self._filters.info(member)
+            if id(info.shape) in refused:
+                continue
             try:
-                node, _ = trial.place(self._filters.info(member), within)
+                node, _ = trial.place(info, within)
             except (PluginBrokenError, OutOfBudgetError):
                 node = None
             if node is not None:
                 nodes[member.key] = node
+                refused.clear()
+            else:
+                refused.add(id(info.shape))
         return nodes
 
     def _lift(self) -> None:
