@@ -11,6 +11,7 @@ from berth_workbench.questions.table import asked_on_page
 from berth_workbench.questions.whatif import QUESTION as WHATIF
 from berth_workbench.questions.whatif import WhatIfRequest
 from berth_workbench.simulation.changes import CHANGES, parse_flag
+from packages.workbench.tests.questions.every import ASKED, QUESTIONS
 
 TYPED = {
     "drain": "n1", "cordon": "n1", "uncordon": "n1", "removeNodes": "n1", "addNodes": "2=n1", "loseZone": "a",
@@ -52,3 +53,11 @@ def test_every_field_of_the_sentence_is_one_of_the_request(question):
     assert set(re.findall(r"\{(\w+)\}", question.asks)) <= names
     for field in question.fields():
         assert field.said is not None, f"{field.name} has no words"
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_question_says_what_was_asked_of_it(name):
+    situation, request = ASKED[name]()
+    said = asked_in_words(QUESTIONS[name], request, situation.steps if situation is not None else ())
+    assert "{" not in said and "  " not in said
+    assert not QUESTIONS[name].asks or said[-1] in ".?"

@@ -23,7 +23,7 @@ from berth_workbench.traces.trace import TimedWorkload
 class SimulateRequest(msgspec.Struct, frozen=True):
     """A workload over time, and its scheduler."""
 
-    workload: Annotated[TimedWorkload, HowSaid(words=lambda given: given.source)]
+    workload: Annotated[TimedWorkload, HowSaid(words=lambda given: given.header.source)]
     setup: Setup
     seed: Annotated[int, HowAsked("How ties between equally good nodes are broken.")] = 0
     sample_s: Annotated[
