@@ -77,7 +77,7 @@ KueueConfig = Annotated[
 class QueuedCluster:
     """The documents that Kueue decides by, by kind and key, and the queues that they make."""
 
-    __slots__ = ("classes", "documents", "now", "settings")
+    __slots__ = ("classes", "documents", "has_topologies", "now", "settings")
 
     def __init__(self, snapshot: Snapshot, settings: KueueSettings | None = None) -> None:
         """Read a snapshot's documents. Raises `NoQueuesError`, `ObjectError`."""
@@ -86,7 +86,10 @@ class QueuedCluster:
         self.classes: dict[str, int] = {}
         """The values of priority classes, as `jobs_of` takes them."""
         newest, served = "", set()
-        for document in snapshot.of(*KINDS, "PriorityClass", "WorkloadPriorityClass"):
+        self.has_topologies = any(each.api_version.startswith(f"{GROUP}/") for each in snapshot.of("Topology"))
+        """Whether nodes and pods count for Kueue; where they do not, they are not even read."""
+        kinds = KINDS if self.has_topologies else [each for each in KINDS if each not in ("Node", "Pod")]
+        for document in snapshot.of(*kinds, "PriorityClass", "WorkloadPriorityClass"):
             group, _, version = document.api_version.rpartition("/")
             if document.kind in _OF_KUEUE and (group, version) != (GROUP, VERSION):
                 served |= {version} if group == GROUP else set()

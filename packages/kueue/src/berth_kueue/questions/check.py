@@ -160,7 +160,7 @@ def told(found: JobCheckAnswer) -> Iterator[Section]:
     waiting = [each for each in found.workloads if not each.is_admitted]
     yield table(
         "",
-        ("QueueWaits", "Cluster queue", ("Why", "text")),
+        ("Waits", "Cluster queue", ("Why", "text")),
         ((w.workload, w.cluster_queue, w.message) for w in waiting),
     )
     yield table(

@@ -90,7 +90,8 @@ def answer(situation: Situation, request: QueueWhatIfRequest, watch: WorkWatch) 
     site_of = msgspec.structs.replace(situation, steps=tuple(steps))
     trial = of_pods.answer(site_of, of_pods.WhatIfRequest(), watch) if steps else None
     site = site_of.site(watch)
-    _put_nodes(changed, cluster, site.cluster.nodes)
+    if steps and cluster.has_topologies:
+        _put_nodes(changed, cluster, site.cluster.nodes)
     changed.advance(1)
     for job in cluster.jobs(manifests, situation.namespace):
         for workload in job.workloads:
