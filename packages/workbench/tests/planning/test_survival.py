@@ -6,7 +6,9 @@ import pytest
 from berth.config.feature_gates import feature_gates
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
+from berth_workbench.planning import survival as survival_module
 from berth_workbench.planning.survival import survival
+from berth_workbench.simulation import processes
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.prices import Prices
 from berth_workbench.simulation.site import Site
@@ -310,3 +312,19 @@ def test_a_gang_of_bare_pods_stops_with_one_of_them_unless_it_needs_fewer():
     assert all(each == [("default/g", 2, {"cpu": "6"})] for each in stopped(found).values())
     assert not any(stopped(asked([*nodes, gang(2), *bare], kinds=("node",), config=LOOKS_AT_GROUPS)).values())
     assert not any(stopped(asked([*nodes, gang(3), *bare], kinds=("node",))).values()), "nothing looks at groups"
+
+
+@pytest.mark.parametrize("cpu", ["9", "1"])
+def test_a_failure_that_has_a_process_of_its_own_has_the_same_answer(monkeypatch, cpu):
+    # What waits for more than any node has is left out of the simulations until somebody is without a place.
+    objects = [*(node(f"n{number}", zone=f"z{number % 2}") for number in range(4))]
+    objects += [pod(f"w{number}", on=f"n{number % 4}") for number in range(11)] + [pod("late", cpu=cpu, owner="late")]
+    expected = asked(objects, pairs=True)
+    assert any(each.unplaced for each in expected.failures) and not all(each.unplaced for each in expected.failures)
+    monkeypatch.setattr(survival_module, "PODS_ALONE", 1)
+    monkeypatch.setattr(survival_module, "may_fork", lambda: True)
+    monkeypatch.setattr(processes, "may_fork", lambda: True)
+    assert asked(objects, pairs=True) == expected
+    monkeypatch.setattr(survival_module, "may_fork", lambda: False)
+    monkeypatch.setattr(processes, "may_fork", lambda: False)
+    assert asked(objects, pairs=True) == expected

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, Final, Literal
 
 import msgspec
@@ -37,7 +37,7 @@ from berth_workbench.simulation.gangs import gang_again, gangs_of, group_keys
 from berth_workbench.simulation.measures import is_pending, pending_pods, rows_by_pool, rows_by_zone
 from berth_workbench.simulation.node_changes import remove_nodes
 from berth_workbench.simulation.prices import Prices
-from berth_workbench.simulation.processes import spread
+from berth_workbench.simulation.processes import may_fork, spread
 from berth_workbench.simulation.rehearsal import Rehearsal
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.watch import UNWATCHED, WorkWatch
@@ -53,6 +53,8 @@ WORKLOADS_NAMED = 3
 """How many workloads are named of those that are lost."""
 KEPT_BY_VOLUMES: Final = (REASON_NODE_CONFLICT, REASON_AFFINITY_CONFLICT)
 """Of these reasons, one says of a node that it cannot reach a volume."""
+PODS_ALONE = 2000
+"""From so many pods on, that have to find another place, a process of its own costs less than putting them back."""
 PAIRS_AT_MOST = 500
 """So many pairs of zones, and of pools, are looked at; and so many pairs of nodes."""
 NODES_AT_MOST = 64
@@ -528,9 +530,9 @@ class _Asker:
                         known[key] = at
                 answers[kind].append(answer)
                 self._watch.advance(answer is not None)
-        simulate = [partial(self._simulated, case) for case, _, _ in simulated]
-        for number, failure in spread(lambda number: simulate[number](), len(simulate), self._watch):
-            _, kind, at = simulated[number]
+        large = [each for each in simulated if each[0].pods >= PODS_ALONE]
+        small = [each for each in simulated if each[0].pods < PODS_ALONE]
+        for (_, kind, at), failure in chain(self._spread(large, is_each_alone=may_fork()), self._spread(small)):
             answers[kind][at] = failure
             self._watch.advance()
             self._watch.offer(lambda: tell([list(filter(None, some)) for some in answers]))
@@ -541,6 +543,14 @@ class _Asker:
         found = [list(filter(None, some)) for some in answers]
         self._stopped = any(len(some) < len(all_) for some, all_ in zip(found, answers, strict=True))
         return found
+
+    def _spread(
+        self, some: Sequence[tuple[_Case, int, int]], *, is_each_alone: bool = False
+    ) -> Iterator[tuple[tuple[_Case, int, int], Failure]]:
+        """Simulate some failures; each with the answer, as it comes."""
+        simulate = [partial(self._simulated, case, is_alone=is_each_alone) for case, _, _ in some]
+        answers = spread(lambda number: simulate[number](), len(some), self._watch, is_each_alone=is_each_alone)
+        return ((some[number], failure) for number, failure in answers)
 
     def _most_unplaced(self, case: _Case) -> int:
         """The most pods that may have no place: those not proven to find one, and all that these could preempt."""
@@ -616,20 +626,23 @@ class _Asker:
             if healthy < status.desired_healthy:
                 yield ShortBudget(key, healthy, status.desired_healthy, is_lasting=False)
 
-    def _simulated(self, case: _Case) -> Failure:
-        """Lose the nodes, let the scheduler place what it can, and put everything back. Raises `StoppedError`."""
-        found = self._lived_through(case, with_more=not self._hopeless)
+    def _simulated(self, case: _Case, *, is_alone: bool) -> Failure:
+        """Lose the nodes, let the scheduler place what it can, and put everything back. Raises `StoppedError`.
+
+        A process that ends with this one answer `is_alone`, and need not put anything back.
+        """
+        found = self._lived_through(case, with_more=not self._hopeless, is_alone=is_alone)
         if (found.preempted or found.unplaced) and self._hopeless:
             # Pods that were hopeless before may get a place when others are preempted or nodes are added, and be in
             # others' way.
             self.put_back()
             try:
-                found = self._lived_through(case)
+                found = self._lived_through(case, is_alone=is_alone)
             finally:
                 self._leave_out()
         return found
 
-    def _lived_through(self, case: _Case, *, with_more: bool = True) -> Failure:
+    def _lived_through(self, case: _Case, *, with_more: bool = True, is_alone: bool) -> Failure:
         site, cluster = self._site, self._site.cluster
         at_once = list(self._short_at_once(case))
         with Rehearsal(site) as rehearsal:
@@ -666,6 +679,8 @@ class _Asker:
             ]
             gangs = tuple(self._stopped_gangs(pod for pod, _ in losses)) if self._ran else ()
             more = self._more(unplaced_pods, moved) if unplaced and with_more and self.counts_nodes else None
+            if is_alone:
+                rehearsal.keep()
         short = {each.name: each for each in (*at_once, *lasting)}
         return Failure(
             kind=case.kind,
