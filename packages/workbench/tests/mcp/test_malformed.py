@@ -1,5 +1,6 @@
 """Five hundred calls that are wrong in some way: each is answered, none ends the server, none is kept."""
 
+import gc
 import json
 import random
 import tracemalloc
@@ -59,6 +60,7 @@ async def test_malformed_calls_are_answered_and_leave_nothing_behind(server, mod
                 error = found.structured_content["error"]
                 assert error["code"] in ("argument", "refused", "gone"), (name, str(given)[:200], error)
                 assert len(error["message"]) < 2000 and error["whatToDo"], (name, error)
+        gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - held
         tracemalloc.stop()
         again = (await answer(client, "wait")).structured_content
