@@ -5,7 +5,7 @@ change them. The charts have the shapes of widely used ones as they are rendered
 affinity, host ports), with amounts of our own. The cluster is a store with the embedded cluster's controllers and
 hollow kubelets, in virtual time, where a core schedules. There the manifests of before are applied as kubectl applies
 them, then those of after, and what is gone is deleted last. Of every workload as many pods must have a node as `check`
-says, and the verdict must hold.
+says, and the verdict must hold; also where the cluster has the manifests of before when it is asked.
 """
 
 import copy
@@ -338,17 +338,20 @@ def documents(side):
     [pytest.param(at, marks=[pytest.mark.long] if at >= QUICK else []) for at in range(PULL_REQUESTS)],
 )
 def test_a_pull_request_comes_to_what_was_said_of_it(number):
+    """Asked of a cluster that has nothing yet, and of the one that has the manifests of before."""
     base, head = pull_request(random.Random(number))
     cluster = Cluster()
-    found = check(Situation(snapshot_of(cluster)), documents(base), documents(head))
+    empty = snapshot_of(cluster)
     cluster.bring([], base)
+    asked = [check(Situation(each), documents(base), documents(head)) for each in (empty, snapshot_of(cluster))]
     refused = cluster.bring(base, head)
     placed = cluster.newest()
-    said = {(each.kind, each.name): each.placed for each in found.workloads if each.after or each.placed}
-    done = {key: placed[key[0], key[1].partition("/")[2]] for key in said}
-    assert said == done, [each.text for each in found.findings]
-    short = [key for key in said if _wanted(cluster, key) > done[key]]
-    assert (found.fits == "no") == bool(short or refused), ([each.text for each in found.findings], short, refused)
+    for found in asked:
+        said = {(each.kind, each.name): each.placed for each in found.workloads if each.after or each.placed}
+        done = {key: placed[key[0], key[1].partition("/")[2]] for key in said}
+        assert said == done, [each.text for each in found.findings]
+        short = [key for key in said if _wanted(cluster, key) > done[key]]
+        assert (found.fits == "no") == bool(short or refused), [each.text for each in found.findings]
 
 
 def _wanted(cluster, key):

@@ -22,6 +22,7 @@ from berth_workbench.planning.immutable_fields import why_unchangeable
 from berth_workbench.planning.more_nodes import MoreNodes, cheapest_until_placed, kinds_of
 from berth_workbench.planning.survival import loss_of
 from berth_workbench.planning.whatif import (
+    BUDGET_VIOLATED,
     DAEMON_DOES_NOT_FIT,
     NO_LONGER_RUNS,
     WhatIfResult,
@@ -301,7 +302,7 @@ class _Judge:
         broken = [each for each in self._result.broken if each.reason not in TOLD_BY_WORKLOAD]
         findings = [
             *self._of_rows(rows, more),
-            *(self._finding("error", (each.kind, each.name), _in_words(each)) for each in broken),
+            *(self._finding(_level_of(each), (each.kind, each.name), _in_words(each)) for each in broken),
             *(
                 self._finding("error", key, f"the API server refuses to change {key[0]} {key[1]}: {why}")
                 for key, why in self._sides.refused.items()
@@ -311,10 +312,11 @@ class _Judge:
             *self._of_zones(zones),
         ]
         findings.sort(key=lambda each: -LEVELS.index(each.level))
+        is_short = is_short or any(_level_of(each) == "error" for each in broken)
         makes_room = any(victim != by for victim, by in self._victims)
         return Check(
             verdict=worst(each.level for each in findings),
-            fits="no" if is_short or broken else "afterPreemptions" if makes_room else "now",
+            fits="no" if is_short else "afterPreemptions" if makes_room else "now",
             workloads=tuple(rows),
             zones=zones,
             findings=tuple(findings),
@@ -527,6 +529,11 @@ def _newest(pods: Sequence[Pod], document: Document | None, *, is_stuck: bool) -
 
 def _usual_first(name: str) -> tuple[bool, bool, str]:
     return name != CPU, name != "memory", name
+
+
+def _level_of(broken: Broken) -> Level:
+    """Say how bad it is: a budget that has fewer healthy pods than it demands keeps others from going, and no more."""
+    return "warning" if broken.reason == BUDGET_VIOLATED else "error"
 
 
 def _in_words(broken: Broken) -> str:

@@ -204,17 +204,25 @@ def _has_changed(site: Site, running: RunningWorkload, manifest: WorkloadManifes
     if before is not None and (running.kind, running.key) in site.applied:
         return before.template_hash != manifest.template_hash
     if before is not None:
-        return before.template != _without_unknown(manifest.template, before.template.metadata.annotations)
+        known = before.template.metadata.annotations
+        return _stored(before.template, known) != _stored(manifest.template, known)
     template, why = site.cluster.admission.complete(manifest.template)
     return bool(why) or _comparable(running.pods[-1].spec) != _comparable(template.spec)
 
 
-def _without_unknown(template: Pod, known: Mapping[str, str]) -> Pod:
-    """Return a template with the annotations that are known beside its own, without those that no snapshot keeps."""
+def _stored(template: Pod, known: Mapping[str, str]) -> Pod:
+    """Return a template as an API server stores it, with only those annotations that can be compared.
+
+    These are the ones that are known beside its own, without those that no snapshot keeps.
+    """
     own = template.metadata.annotations
     compared = {key: text for key, text in own.items() if key in known or is_kept_annotation(key)}
     metadata = msgspec.structs.replace(template.metadata, annotations={**known, **compared})
-    return msgspec.structs.replace(template, metadata=metadata)
+    grace_s = template.spec.termination_grace_period_seconds
+    spec = msgspec.structs.replace(
+        template.spec, termination_grace_period_seconds=_DEFAULT_GRACE_S if grace_s is None else grace_s
+    )
+    return msgspec.structs.replace(template, metadata=metadata, spec=spec)
 
 
 def _comparable(spec: PodSpec) -> PodSpec:
