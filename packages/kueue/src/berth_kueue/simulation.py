@@ -211,7 +211,7 @@ class QueueSimulation:
     def _standing(self, entry: CycleEntry) -> Any:
         """A head, the flavor at which its next look begins, and how many wait beside it to be looked at."""
         tried = entry.last_tried.indexes if entry.last_tried is not None else None
-        return entry.info.key, tried, len(self.queues.pending.queues[entry.queue].active)
+        return entry.info.key, tried, self.queues.pending.queues[entry.queue].counts[0]
 
     def _follow(self, result: CycleResult) -> None:
         evicted = False

@@ -94,7 +94,7 @@ def _state(queues: Queues, queue: QueueNode) -> QueueState:
     return QueueState(
         queue.name,
         _path(queue),
-        len(pending.active) + len(pending.inadmissible),
+        sum(pending.counts),
         len(queue.workloads),
         None if share is None or math.isinf(share) else share,
         ", ".join(words for _, words in queues.world.problems(queue.name)),
