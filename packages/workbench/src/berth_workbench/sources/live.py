@@ -209,4 +209,7 @@ def _refusal(path: str, answer: ReadAnswer) -> SourceError:
         said = answer.body.decode(errors="replace").strip()
     if answer.status == HTTPStatus.NOT_FOUND:
         said = said or "this scheduler is older than the page"
+    if answer.status == HTTPStatus.FORBIDDEN:
+        said = f"{said[:MAX_SAID]}; who serves this page needs the role that docs/operations.md shows (The page)"
+        return SourceError(f"the scheduler does not let {path} be read: {said}")
     return SourceError(f"the scheduler answered {answer.status} when asked for {path}: {said[:MAX_SAID]}")

@@ -45,7 +45,7 @@ BUILD_WITHIN_S = 60.0
 
 def cluster_views(*, is_live: bool) -> tuple[ViewLink, ...]:
     """Return all views of a cluster, the questions among them; those of the scheduler only where there is one."""
-    asked = (ViewLink(each.path, each.title, ICONS[each.name], QUESTIONS) for each in asked_on_page())
+    asked = (ViewLink(each.path, each.title, ICONS.get(each.name, "quiz"), QUESTIONS) for each in asked_on_page())
     return (*LOOKS, *asked, *(AT_WORK if is_live else ()))
 
 
