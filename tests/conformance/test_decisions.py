@@ -1,8 +1,9 @@
-"""Every recorded decision, field for field: with what is remembered, and in `make test-all` with nothing, too."""
+"""Every recorded decision, field for field: with what is remembered; in `make test-all` with nothing, or little."""
 
 import pytest
 
 from berth.plugins.registry import in_tree_registry
+from berth.state import views
 from berth_workbench.cases.decide import replay
 from tests.conformance.records import cases, differences
 from tests.effort import WITH_AND_WITHOUT_MEMOS
@@ -17,6 +18,19 @@ THEMES = [*(f"v1.36/{theme}" for theme in TODAY), *(f"v1.20/{theme}" for theme i
 @WITH_AND_WITHOUT_MEMOS
 @pytest.mark.parametrize("theme", THEMES)
 def test_decisions_equal_the_recorded_ones(theme: str, memos: bool) -> None:
+    replay_all(theme, memos=memos)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("theme", THEMES)
+def test_so_do_decisions_where_all_that_is_remembered_is_given_up_all_the_time(
+    theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MAX_BYTES", 0)
+    replay_all(theme, memos=True)
+
+
+def replay_all(theme: str, *, memos: bool) -> None:
     registry = in_tree_registry()
     wrong, compared = [], 0
     for case in cases(theme):

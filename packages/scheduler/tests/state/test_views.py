@@ -348,10 +348,14 @@ def test_two_views_of_one_key_are_both_right_and_both_may_go():
     assert (one.held, other.held, world.memory._bytes, len(world.memory._views)) == (0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_whatever_happens_every_view_is_what_a_fresh_one_would_be(seed, monkeypatch):
-    """With what is kept given up all the time in one life in two, and rows worked out one by one and as arrays."""
-    lots = random.Random(seed)
+@pytest.mark.parametrize("case", [*range(3), *(pytest.param(case, marks=pytest.mark.long) for case in range(3, 60))])
+def test_whatever_happens_every_view_is_what_a_fresh_one_would_be(case, monkeypatch):
+    """With what is kept given up all the time in one life in three, and many rows changed at once as well as few."""
+    for seed in range(10 * case, 10 * case + 10):
+        live(random.Random(seed), monkeypatch)
+
+
+def live(lots, monkeypatch):
     monkeypatch.setattr(views, "YOUNG_BYTES", lots.choice((0, 1 << 20)))
     world = World(nodes=lots.choice((8, 40)), max_bytes=lots.choice((0, 4000, 1 << 20)))
     for step in range(120):

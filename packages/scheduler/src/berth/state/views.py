@@ -137,12 +137,14 @@ class View:
         else:
             for view in self.inputs:
                 view.bring_up_to_date(memory, asking)
-        rows = None
+        rows, sources = None, None
         # While the sum of all counters and epochs has not grown, none of them has; only else are they compared.
-        if self._compared_at == steady + memory.epochs or self._sources == self._present_sources(memory):
+        if self._compared_at != steady + memory.epochs:
+            sources = self._present_sources(memory)
+        if sources is None or sources == self._sources:
             rows = memory.changed_rows(self._positions, self.follows)
         if rows is None or (rows.rows and not self.compute_rows(memory, asking, rows)):
-            sources = self._present_sources(memory)
+            sources = sources or self._present_sources(memory)
             self.compute_all(memory, asking)
             self._sources = sources
             self.changed_as_a_whole(memory)
@@ -212,10 +214,10 @@ class Memory:
         nominator: Nominator,
         *,
         enabled: bool = True,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
     ) -> None:
         self.enabled = enabled
-        self.max_bytes = max_bytes
+        self.max_bytes = MAX_BYTES if max_bytes is None else max_bytes
         self.table: NodeTable = cache.table
         """The table that the views are over."""
         self._cache = cache
