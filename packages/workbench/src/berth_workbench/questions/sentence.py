@@ -39,20 +39,20 @@ _DONE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-class Said(NamedTuple):
+class SentencePiece(NamedTuple):
     """A piece of the sentence; `name` is the field that it says, empty for what stands there anyway."""
 
     text: str
     name: str = ""
 
 
-def pieces(question: Question[Any, Any], texts: Mapping[str, str]) -> Iterator[Said]:
+def pieces(question: Question[Any, Any], texts: Mapping[str, str]) -> Iterator[SentencePiece]:
     """Yield the sentence piece by piece, of what is said of each field."""
     for at, part in enumerate(_PART.split(question.asks)):
         if at % 2:
-            yield Said(texts.get(part, ""), part)
+            yield SentencePiece(texts.get(part, ""), part)
         elif part:
-            yield Said(part)
+            yield SentencePiece(part)
 
 
 def asked_in_words(question: Question[Any, Any], request: msgspec.Struct, steps: Sequence[Step] = ()) -> str:
