@@ -10,9 +10,11 @@ from functools import cache
 import msgspec
 import pytest
 
+from berth.api.codec import ObjectError
 from berth_kueue.amounts import amount_of
 from berth_kueue.decide import cycle_record, decide_case
 from berth_kueue.lives import Queues, QueueStepError
+from berth_kueue.model import KueueWorkload
 from berth_kueue.world import QueueNode
 from tests.conformance.records import cases
 from tests.effort import SHARE
@@ -219,6 +221,29 @@ def test_independent_cohorts_do_not_meet_whatever_comes_first(theme):
 def test_steps_that_cannot_be_carried_out_are_said(step, said):
     with pytest.raises(QueueStepError, match=said):
         decide_case({"steps": [step]})
+
+
+def placed(topology):
+    """An admitted workload with two pods on node x and one on y, as an API server has it."""
+    given = [{"name": "main", "count": 3, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}}]
+    given[0]["topologyAssignment"] = topology
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    return {
+        "kind": "Workload",
+        "metadata": {"name": "a", "namespace": "n"},
+        "spec": {"podSets": [{"name": "main", "count": 3, "template": {"spec": spec}}]},
+        "status": {"admission": {"clusterQueue": "q", "podSetAssignments": given}},
+    }
+
+
+def test_places_of_admitted_workloads_are_read():
+    columns = [{"individual": {"roots": ["x", "y"]}}]
+    part = {"domainCount": 2, "valuesPerLevel": columns, "podCounts": {"individual": [2, 1]}}
+    workload = KueueWorkload(placed({"levels": ["kubernetes.io/hostname"], "slices": [part]}))
+    (given,) = workload.admission.pod_set_assignments
+    assert given.topology_assignment.domains == ((("x",), 2), (("y",), 1))
+    with pytest.raises(ObjectError, match="a topologyAssignment cannot be read"):
+        KueueWorkload(placed({"slices": [part]}))
 
 
 def test_the_cohorts_of_a_cycle_admit_nobody_and_end():

@@ -22,7 +22,7 @@ from berth.api.read_only import EMPTY
 from berth.api.taints import Taint, Toleration
 from berth.api.untrusted import UNREADABLE, problem_of
 from berth_kueue.amounts import amount_of, in_order
-from berth_kueue.topology.placing import DomainUsage
+from berth_kueue.topology.placing import DomainUsage, read_assignment
 
 PENDING, RESERVED, ADMITTED, FINISHED = range(4)
 QUOTA_RESERVED, EVICTED, PREEMPTED, REQUEUED = "QuotaReserved", "Evicted", "Preempted", "Requeued"
@@ -318,7 +318,11 @@ class KueueWorkload:
         except UNREADABLE as error:
             raise ObjectError("Workload", self.key, f"status: {problem_of(error)}") from error
         self.told_requests: list[tuple[str, dict[str, int]]] = []  # status.resourceRequests
-        self.admission = status.admission
+        try:
+            self.admission = _with_domains(status.admission)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"status.admission: a topologyAssignment cannot be read ({error!r})"
+            raise ObjectError("Workload", self.key, problem) from error
         self.reclaimable = {counted.name: counted.count for counted in status.reclaimable_pods}
         self.unhealthy = tuple(node.name for node in status.unhealthy_nodes)
         self.conditions = {
@@ -411,6 +415,19 @@ class KueueWorkload:
             if preempted is not None and preempted.is_true and preempted.reason == "InCohortReclaimWhileBorrowing":
                 return preempted.since + 0.001
         return self.created
+
+
+def _with_domains(admission: QuotaAdmission | None) -> QuotaAdmission | None:
+    """Return an admission as an API server has it with the domains of its topology assignments read."""
+    if admission is None or all(given.topology_assignment is None for given in admission.pod_set_assignments):
+        return admission
+    assignments = tuple(
+        msgspec.structs.replace(given, topology_assignment=read_assignment(given.topology_assignment))
+        if given.topology_assignment is not None
+        else given
+        for given in admission.pod_set_assignments
+    )
+    return msgspec.structs.replace(admission, pod_set_assignments=assignments)
 
 
 class PodSetRequests(NamedTuple):
