@@ -13,9 +13,9 @@ DEFAULT = ConfigurationSource("default")
 ASSUMED = "the default configuration; --config names another"
 
 
-def server_about(snapshot, source="a test"):
-    """A server behind which is a snapshot; what is returned last counts how often its state was asked for."""
-    state = state_of_file(snapshot, WhoDecides(DEFAULT, DEFAULT.load(), ASSUMED), source)
+def server_about(snapshot, source="a test", configuration=DEFAULT):
+    """A server behind which is a snapshot."""
+    state = state_of_file(snapshot, WhoDecides(configuration, configuration.load(), ASSUMED), source)
 
     async def behind():
         return state

@@ -213,9 +213,9 @@ def test_what_would_help_never_says_never_of_what_it_has_not_looked_at(is_out_of
 def printed(name, found, capsys):
     """Return the JSON that the command prints; it fails where the answer is not complete."""
     if found.is_complete:
-        tell(QUESTIONS[name], found, "json")
+        tell(QUESTIONS[name], ASKED[name]()[1], found, "json")
     else:
         with pytest.raises(click.ClickException, match=r"before the end; this is what was found by then") as ended:
-            tell(QUESTIONS[name], found, "json")
+            tell(QUESTIONS[name], ASKED[name]()[1], found, "json")
         assert ended.value.exit_code == 3, "which is neither Yes nor No"
     return json.loads(capsys.readouterr().out)

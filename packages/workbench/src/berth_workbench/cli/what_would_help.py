@@ -7,34 +7,29 @@ workloads of the cluster, what a manifest makes, or without a name all that is p
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
-import msgspec
 
 from berth.api.user_error import UserError
-from berth.cli.chosen_pods import CLAIM, PODGROUP, NamedWhole, chosen_by, whole_named
+from berth.cli.chosen_pods import chosen_by, whole_named
 from berth.cli.explain import REFUSED, REMEDIES
-from berth.cli.known_names import KnownPods
 from berth.cli.kubectl import is_plugin
 from berth.cli.option_rules import never_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
 from berth.cli.setup import warn
 from berth.runtime.observing.logs import legible
-from berth_workbench.cli.asked import AskedCluster, read_asked, tell_assumed
+from berth_workbench.cli.asked import read_asked, tell_assumed
 from berth_workbench.cli.cluster_input import read_manifests
 from berth_workbench.cli.progress import EndedEarly, for_option, found_by_then, jobs_option, nothing_by_then, working
 
 if TYPE_CHECKING:
-    from berth.api.pod import Pod
+    from berth_workbench.planning.help.claims import ClaimHelp
     from berth_workbench.planning.help.result import HeldAtPermit, Help
+    from berth_workbench.questions.explain import Explaining
     from berth_workbench.simulation.cluster import SimulatedCluster
-    from berth_workbench.simulation.site import Site
     from berth_workbench.simulation.watch import WorkWatch
-    from berth_workbench.simulation.workloads import WorkloadManifest
-    from berth_workbench.snapshot.documents import Document
-    from berth_workbench.snapshot.snapshot import Snapshot
 
 MEMBERS_ASKED = 64
 """Of so many members of a gang the scheduler is asked whether it holds them at Permit."""
@@ -226,6 +221,7 @@ class Remedies:
     def refused(self, kind: str, key: str) -> str:
         """Say why the API server refuses the pods that a workload lacks; empty where it does not, or nobody knows."""
         from berth_workbench.cli.cluster_input import read_cluster_given
+        from berth_workbench.planning.help.asked import lacking_of
         from berth_workbench.simulation.site import Site
 
         try:
@@ -280,290 +276,59 @@ def tell(
     feature_gates: str,
     output: Output,
 ) -> None:
-    """Print what would help pods. Raises `click.ClickException`."""
+    """Print what would help pods, or why claims have no devices. Raises `click.ClickException`, `UserError`."""
+    from berth_workbench.planning.help.asked import NotThereError
+    from berth_workbench.questions.explain import DOING, Explaining, ExplainRequest
+    from berth_workbench.simulation.situation import Situation
     from berth_workbench.simulation.watch import StoppedError
 
     if pods and manifests:
         raise click.UsageError("name a pod, or give its manifest with -f")
-    asked_cluster = read_asked(*where, config_file, plugins, feature_gates)
-    with working("looking for what would help") as watch:
+    documents = tuple(read_manifests(manifests, namespace or "default"))
+    try:
+        request = ExplainRequest(tuple(pods), namespace, documents)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if manifests and not documents:
+        raise click.ClickException(f"-f {' '.join(manifests)}: no pod and no workload in it")
+    snapshot, _, setup, assumed = read_asked(*where, config_file, plugins, feature_gates)
+    permit = PermitAsked(*where[1:]) if pods and not where[0] else None
+    with working(DOING) as watch:
         try:
-            held = None if where[0] or manifests else PermitAsked(*where[1:])
-            _tell(asked_cluster, pods, namespace, manifests, output, watch, held)
+            explaining = Explaining(Situation(snapshot, setup), request, watch)
+            _tell(explaining, namespace, output, assumed, permit)
         except StoppedError:
             raise EndedEarly(nothing_by_then()) from None
+        except NotThereError as error:
+            of_files = f"-f {' '.join(manifests)}: " if manifests else ""
+            raise click.ClickException(f"{of_files}{error}") from None
 
 
-def _tell(
-    asked_cluster: AskedCluster,
-    pods: Sequence[str],
-    namespace: str,
-    manifests: Sequence[str],
-    output: Output,
-    watch: "WorkWatch",
-    permit: "PermitAsked | None",
-) -> None:
-    from berth_workbench.planning.dynamic_admission import unasked_about
-    from berth_workbench.planning.ends import KnownEnds
-    from berth_workbench.planning.help.result import Help
-    from berth_workbench.planning.help.search import stay_pending, what_would_help
-    from berth_workbench.simulation.processes import spread
-    from berth_workbench.simulation.site import Site
-
-    snapshot, _, setup, assumed = asked_cluster
-    site = Site.of(snapshot, setup, watch=watch)
-    cluster = site.cluster
-    wholes = [whole_named(each, namespace or "default") for each in pods]
-    claims = [each.key for each in wholes if each is not None and each.kind == CLAIM]
-    if claims:
-        if len(claims) < len(pods):
-            raise click.UsageError("a claim has an answer of its own: ask about pods and groups by themselves")
-        _tell_claims(site, snapshot, claims, output, assumed, watch)
-        return
-    asked: Sequence[Pod | Help]
-    notes: tuple[str, ...] = ()
-    if manifests:
-        documents = read_manifests(manifests, namespace or "default")
-        asked = list(_of_manifests(cluster, snapshot, documents, " ".join(manifests), namespace or "default"))
-        notes = unasked_about(snapshot, documents, namespace or "default")
-    elif pods:
-        asked = [each for pod in pods for each in _of(site, snapshot, pod, namespace or "default")]
-    else:
-        asked = [cluster.objects["Pod", key] for key in stay_pending(site, namespace)]
-    ending = KnownEnds(snapshot.documents).in_words(cluster.pods.values())
-
-    def search(number: int) -> Help:
-        one = asked[number]
-        if isinstance(one, Help):
-            return one
-        found = what_would_help(
-            cluster, one, documents=snapshot.documents, is_there=not manifests, ending=ending, watch=watch.within()
-        )
-        return msgspec.structs.replace(found, notes=(*found.notes, *notes)) if notes else found
-
+def _tell(explaining: "Explaining", namespace: str, output: Output, assumed: str, permit: "PermitAsked | None") -> None:
+    for note in explaining.notes:
+        warn(note)
     if not is_structured(output):
         tell_assumed(assumed)
-        if not asked:
+        if not explaining.count:
             click.echo(f"No pod{f' of namespace {namespace}' if namespace else ''} stays pending.")
-    watch.begin("looking for what would help", len(asked))
-    answers: dict[int, Help] = {}
-    told = 0
-    for number, answer in spread(search, len(asked), watch):
-        if permit is not None and answer.group and pods:
-            answer = msgspec.structs.replace(answer, held=permit(cluster, answer.pods))
-        answers[number] = answer
-        watch.advance()
-        while told in answers and not is_structured(output):
-            _print(answers[told], output, is_first=not told)
-            told += 1
-    found = [answers[number] for number in sorted(answers)]
+    for number, found in enumerate(explaining.answers(permit)):
+        if not is_structured(output):
+            _print(found, output, is_first=not number)
+    explained = explaining.so_far()
     if is_structured(output):
-        is_one = len(found) == 1 and bool(pods or manifests)
-        print_structured(found[0] if is_one else found, output, (each.pod for each in found), assumed=assumed)
-    if watch.is_stopped and (len(found) < len(asked) or not all(each.is_complete for each in found)):
+        one_or_all = explained.answers[0] if explaining.is_one and explained.answers else explained.answers
+        print_structured(one_or_all, output, explained.names(), assumed=assumed)
+    if not explained.is_complete:
         raise EndedEarly(found_by_then())
 
 
-def _tell_claims(
-    site: "Site", snapshot: "Snapshot", keys: Sequence[str], output: Output, assumed: str, watch: "WorkWatch"
-) -> None:
+def _print(found: "Help | ClaimHelp", output: Output, *, is_first: bool) -> None:
     from berth.runtime.observing.logs import legible
-    from berth_workbench.planning.help.claims import claim_lines, explain_claim
-    from berth_workbench.planning.help.search import what_would_help
-
-    answers = []
-    for key in keys:
-        found = explain_claim(site.cluster, key)
-        pod = site.cluster.objects["Pod", found.pods[0]] if found.pods else None
-        if pod is not None and not pod.spec.node_name and not found.report.allocated:
-            told = what_would_help(site.cluster, pod, documents=snapshot.documents, watch=watch.within())
-            found = msgspec.structs.replace(found, help=told)
-        answers.append(found)
-    if is_structured(output):
-        one = answers[0] if len(answers) == 1 else answers
-        print_structured(one, output, (each.claim for each in answers), assumed=assumed)
-        return
-    tell_assumed(assumed)
-    for number, each in enumerate(answers):
-        if number:
-            click.echo()
-        for line in claim_lines(each, console_for(output).width):
-            click.echo(legible(line))
-
-
-def _print(found: "Help", output: Output, *, is_first: bool) -> None:
-    from berth.runtime.observing.logs import legible
+    from berth_workbench.planning.help.claims import ClaimHelp, claim_lines
     from berth_workbench.planning.help.words import lines_of
 
     if not is_first:
         click.echo()
-    for line in lines_of(found, console_for(output).width):
+    width = console_for(output).width
+    for line in claim_lines(found, width) if isinstance(found, ClaimHelp) else lines_of(found, width):
         click.echo(legible(line))
-
-
-def _of(site: "Site", snapshot: "Snapshot", name: str, namespace: str) -> "list[Pod | Help]":
-    whole = whole_named(name, namespace)
-    if whole is not None:
-        return _of_whole(site, snapshot, whole)
-    chosen, cluster = chosen_by([name], namespace), site.cluster
-    for resource, of_namespace, workload in chosen.workloads:
-        return [_of_workload(site, resource.kind, f"{of_namespace}/{workload}")]
-    ((namespace, name, _),) = chosen.names
-    found: Pod | None = cluster.objects.get(("Pod", f"{namespace}/{name}"))
-    if found is None:
-        pending = sorted(pod.key for pod in cluster.pods.values() if not pod.spec.node_name)
-        few = f"; its pending pods are {', '.join(pending[:5])}{' …' if len(pending) > 5 else ''}" if pending else ""
-        hint = KnownPods(tuple(cluster.pods)).hint(f"{namespace}/{name}") or few
-        raise click.ClickException(f"there is no pod {namespace}/{name} in the cluster{hint}")
-    return [found]
-
-
-def _of_whole(site: "Site", snapshot: "Snapshot", whole: NamedWhole) -> "list[Pod | Help]":
-    """Return, of each PodGroup that is meant, a pending pod, or what is to be said where none is helped as a whole."""
-    from berth.api.near_names import nearest
-    from berth_workbench.simulation.gangs import groups_of_workload
-
-    if whole.kind == PODGROUP:
-        return [_of_group(site.cluster, whole.key)]
-    keys = groups_of_workload(site.cluster, snapshot.of(PODGROUP), whole.key)
-    if keys is None:
-        hint = nearest(whole.key, [key for kind, key in site.cluster.objects if kind == whole.kind])
-        raise click.ClickException(f"there is no {whole.kind} {whole.key} in the cluster{hint}")
-    if not keys:
-        raise click.ClickException(f"no PodGroup has been made of {whole.kind} {whole.key}, so nothing is placed")
-    return [_of_group(site.cluster, key) for key in keys]
-
-
-def _of_group(cluster: "SimulatedCluster", key: str) -> "Pod | Help":
-    from berth.api.near_names import nearest
-    from berth.api.pod import Pod
-    from berth_workbench.planning.help.result import Help
-    from berth_workbench.planning.whatif import NO_GROUPS
-    from berth_workbench.simulation.gangs import group_keys, group_named
-
-    found, title = group_named(cluster, key), f"{PODGROUP}/{key}"
-    if found is None:
-        known = {each for pod in cluster.of(Pod) for each in group_keys(pod)}
-        known |= {name for kind, name in cluster.objects if kind == PODGROUP}
-        few = f"; there are {', '.join(sorted(known)[:5])}" if known else ""
-        raise click.ClickException(f"there is no PodGroup {key}{nearest(key, known) or few}")
-    if not found.pods:
-        return Help("", "pending", "none of its pods is there yet", group=title, replicas=0)
-    if found.gang is None and found.is_declared:
-        why = "it is no gang by its policy" if cluster.core.schedules_groups else NO_GROUPS
-        warn(f"PodGroup {key}: {why}, so its pods are placed one by one")
-    pending = next((pod for pod in found.pods if not pod.spec.node_name), None)
-    if pending is not None:
-        return pending
-    gang = found.gang
-    needed, count = (None, len(found.pods)) if gang is None else (gang.needed, gang.placed)
-    message = "all of its pods run, and need no help"
-    return Help(found.pods[0].key, "runs", message, group=title, replicas=count, needed=needed, have_place=count)
-
-
-def _of_workload(site: "Site", kind: str, key: str) -> "Pod | Help":
-    """Return a pending pod of a workload, or what is to be said where it has none."""
-    from berth.api.near_names import nearest
-    from berth_workbench.planning.help.result import Help
-
-    pods = _pods_by_owner(site)
-    made = pods.get((kind, key), ())
-    refusal = str(lacking_of(site, kind, key, len(made)))
-    if not made and refusal:
-        raise click.ClickException(f"{kind} {key} has no pods: {refusal}")
-    if not made:
-        hint = nearest(key, [name for of_kind, name in pods if of_kind == kind])
-        raise click.ClickException(f"{kind} {key} has no pods in the cluster{hint or '; -f asks about its manifest'}")
-    pending = next((pod for pod in made if not pod.spec.node_name), None)
-    if pending is not None:
-        if refusal:
-            warn(f"{kind} {key}: {refusal}")
-        return pending
-    manifest = site.manifest(kind, key)
-    wanted = 0 if manifest is None else _wanted(manifest, len(made))
-    message = "all that its controller has made run, and need no help"
-    if refusal:
-        message = f"{refusal}; {message}"
-    elif wanted > len(made):
-        message += f"; it has made {len(made)} of {wanted}, and its events say why not more"
-    return Help(made[0].key, "runs", message, workload=f"{kind}/{key}", replicas=len(made))
-
-
-class LackingPods(NamedTuple):
-    """How many of its pods a workload wants and lacks, and why the API server refuses them; empty where it may not."""
-
-    wanted: int
-    lacking: int
-    why: str
-
-    def __str__(self) -> str:
-        return f"the API server refuses {self.lacking} of its {self.wanted} pods: {self.why}" if self.why else ""
-
-
-def lacking_of(site: "Site", kind: str, key: str, made: int | None = None) -> LackingPods:
-    """Return what a workload lacks that has made so many pods which have not ended; those of the site by default."""
-    from berth_workbench.simulation.admission import AdmissionGate
-
-    manifest = site.manifest(kind, key)
-    if made is None:
-        made = len(_pods_by_owner(site).get((kind, key), ()))
-    wanted = 0 if manifest is None else _wanted(manifest, made)
-    if manifest is None or wanted <= made:
-        return LackingPods(wanted, 0, "")
-    _, why = AdmissionGate(site.cluster.admission).let_in(manifest.template)
-    return LackingPods(wanted, wanted - made, why)
-
-
-def _wanted(manifest: "WorkloadManifest", made: int) -> int:
-    """Return how many pods a workload wants now: a Job none that have succeeded, and none at all once it has ended."""
-    from berth_workloads.jobs import JobBounds, wanted_pods
-
-    replicas = manifest.replicas or 0
-    if manifest.kind != "Job":
-        return replicas
-    status = manifest.document.manifest.get("status") or {}
-    ended = {each.get("type") for each in status.get("conditions") or () if each.get("status") == "True"}
-    if ended & {"Complete", "Failed"}:
-        return 0
-    return wanted_pods(JobBounds(replicas, manifest.spec.get("completions")), made, status.get("succeeded") or 0)
-
-
-def _pods_by_owner(site: "Site") -> "dict[tuple[str, str], list[Pod]]":
-    """Return the pods that have not ended, by what owns them: a Deployment's also by that."""
-    from berth_workbench.simulation.budgets import is_active, owner_of, workload_of
-
-    pods = dict[tuple[str, str], list["Pod"]]()
-    for pod in filter(is_active, site.cluster.pods.values()):
-        for owner in {owner_of(pod), workload_of(pod, site.cluster.objects)}:
-            if owner is not None:
-                pods.setdefault(owner, []).append(pod)
-    return pods
-
-
-def _of_manifests(
-    cluster: "SimulatedCluster", snapshot: "Snapshot", documents: "Sequence[Document]", files: str, namespace: str
-) -> "Iterator[Pod]":
-    """Yield a pod for each pod and each workload of manifests; what goes with them is put into the cluster."""
-    from berth_workbench.planning.help.group import groups_of
-    from berth_workbench.simulation.workloads import claim_templates, expand
-
-    templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
-    nodes = tuple(cluster.nodes.values())
-    expansion = expand(documents, nodes=nodes, templates=templates, namespace=namespace)
-    cluster.add(expansion.objects)
-    for name in expansion.passed_over:
-        warn(f"{name} does not matter to decisions, and is passed over")
-    if not expansion.pods:
-        raise click.ClickException(f"-f {files}: no pod and no workload in it")
-    known = set(groups_of(cluster, cluster.pods.values()))
-    for owner, pods in groups_of(cluster, expansion.pods).items():
-        if owner not in known:  # of one that the cluster has, a pod more is asked about
-            cluster.create(pods)
-        refused = [pod for pod in pods if pod.key in cluster.refused]
-        if refused:
-            why = cluster.refused[refused[0].key].why
-            what = f"the API server refuses {len(refused)} of the {len(pods)} pods, of which {refused[0].key}: {why}"
-            if len(refused) == len(pods):
-                raise click.ClickException(f"-f {files}: {what}")
-            warn(what)
-        yield next(pod for pod in pods if pod.key not in cluster.refused)

@@ -6,6 +6,7 @@ of other types, and those that name files or addresses of the machine, keep thei
 true of all questions: changes, manifests, namespace, seed, and how long the answer may take.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -35,6 +36,7 @@ MOST_SECONDS = 3600.0
 NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 MANIFESTS: Final = frozenset({tuple[Document, ...], tuple[Document, ...] | None})
 ManifestsGiven = str | list[dict[str, Any]]
+FLAG: Final = re.compile(r"(?:manifests of )?(?<![\w-])(-f|--[a-z][a-z-]*)")
 MANIFESTS_HINT = "Pods, workloads and what goes with them: YAML or JSON as text, or a list of objects."
 
 
@@ -43,6 +45,9 @@ class LoadGiven(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     manifests: Annotated[ManifestsGiven, Meta(description=MANIFESTS_HINT)] = ""
     replace_all: Annotated[bool, Meta(description="Place all running pods anew that a controller owns.")] = False
+
+
+_IN_LOAD: Final = LoadGiven.__struct_fields__
 
 
 class WorkloadGiven(DailyPattern, frozen=True, forbid_unknown_fields=True):
@@ -151,6 +156,23 @@ class Arguments:
         made = msgspec.json.schema(self._struct, ref_template="#/$defs/{name}")
         self.schema: dict[str, Any] = {"$schema": DIALECT, **made["$defs"].pop("Arguments"), "$defs": made["$defs"]}
         """As JSON Schema."""
+        for one in self.schema["properties"].values():
+            one["description"] = self.in_words(one["description"])
+
+    def in_words(self, help_text: str) -> str:
+        """Return a command's help in the words of the tool: a flag by its argument.
+
+        A sentence about a flag that no argument stands for is left out.
+        """
+        names = {f"--{name.replace('_', '-')}": name for name in (*self.schema["properties"], *_IN_LOAD)}
+        names |= {"-f": "manifests"} | {each.flag: each.name for each in self._question.fields()}
+
+        def told(paragraph: str) -> Iterator[str]:
+            for sentence in re.split(r"(?<=\.)\s+", " ".join(paragraph.split())):
+                if all(flag in names for flag in FLAG.findall(sentence)):
+                    yield FLAG.sub(lambda flag: f"`{names[flag[1]]}`", sentence)
+
+        return "\n\n".join(" ".join(told(each)) for each in help_text.strip().split("\n\n"))
 
     def checked(self, given: Mapping[str, Any]) -> Any:
         """Return what was given as a struct of the arguments. Raises `CallRefused` where the schema has it not so."""
@@ -171,7 +193,7 @@ class Arguments:
         """
         question, of_request = self._question, self._question.request.__struct_fields__
         values = {name: read(getattr(checked, name), state) for name, read in self._readers.items()}
-        namespace: str = getattr(checked, "namespace", "default")
+        namespace: str = getattr(checked, "namespace", "") or "default"
         steps: list[Step] = typed_steps("\n".join(getattr(checked, "changes", ())))
         if question.manifests:
             documents = _documents("manifests", checked.manifests, namespace)
@@ -180,7 +202,7 @@ class Arguments:
             elif documents:
                 steps.append(Manifests(documents, "apply the manifests"))
         if "namespace" in of_request:
-            values["namespace"] = namespace
+            values.setdefault("namespace", namespace)
         if "setup" in of_request:
             values["setup"] = state.decides.setup
         seed: int = getattr(checked, "seed", 0)
@@ -231,7 +253,8 @@ def _of_all(question: Question[Any, Any]) -> Iterator[Arg]:
         what = "What is asked about" if is_asked else "Applied after the changes"
         wire = Annotated[ManifestsGiven, Meta(description=f"{what}. {MANIFESTS_HINT}")]
         yield "manifests", wire, msgspec.NODEFAULT if is_asked else ""
-    if question.takes_changes or not MANIFESTS.isdisjoint(of_request.values()):
+    is_of_request = any(field.name == "namespace" for field in question.fields())
+    if not is_of_request and (question.takes_changes or not MANIFESTS.isdisjoint(of_request.values())):
         described = Meta(description="That of manifests and names which do not say.", pattern=NAMESPACE)
         yield "namespace", Annotated[str, described], "default"
     if not {"seed", "seeds"} & of_request.keys():

@@ -68,11 +68,11 @@ class QuestionTool:
     def __init__(self, question: Question[Any, Any]) -> None:
         self._question = question
         self._arguments = Arguments(question)
-        about = f"As `berth {question.name} -o json` prints it (docs/outputs.md), and more."
+        about = f"As docs/outputs.md has it for `berth {question.name}`, and more."
         self.listed = types.Tool(
             name=question.name,
             title=question.title,
-            description="\n".join(line.strip() for line in question.about.strip().splitlines()),
+            description=self._arguments.in_words(question.about),
             input_schema=self._arguments.schema,
             output_schema={"type": "object", "description": about, "properties": OF_ALL_ANSWERS},
             annotations=ONLY_READS,

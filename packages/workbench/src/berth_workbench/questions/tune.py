@@ -168,7 +168,7 @@ QUESTION = Question(
     about="""Search weights that serve an objective best, and print the configuration.
 
     The weights of the plugins that score are tuned, and whether NodeResourcesFit prefers empty or full nodes, from the
-    configuration of --config or the default one. The best is run again with seeds that the search has not seen, and
+    configuration that is given or the default one. The best is run again with seeds that the search has not seen, and
     what is told of it comes from there. A configuration that leaves more pods without a node is never the best.
     """,
     asks="Search weights that are best for {objectives}, from {base} and for {load}, in {budget}.",

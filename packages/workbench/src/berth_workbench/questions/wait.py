@@ -109,7 +109,7 @@ QUESTION = Question(
     title="Wait",
     about="""Say when pending pods get their places: all of them, or those named, as POD or NAMESPACE/POD.
 
-    Running pods end by their deadlines, by those of their Jobs, or when such pods usually do (--durations, --trace).
+    Running pods end by their deadlines, by those of their Jobs, or when such pods usually do (--durations).
     Nobody new comes meanwhile, but for the pods of -f, which wait as well.
     """,
     asks="When will {pods} get their places in {within}, after {changes}?",

@@ -26,4 +26,5 @@ place and nobody as important has lost his. How it works, in the order of the mo
 | `words` | commands and lists for people |
 | `claims` | why a claim has no devices, as the allocator says device by device |
 | `search` | the whole search, for one pod or for all that is pending |
+| `asked` | which pods somebody means who names a pod, a workload or a group, or gives manifests |
 """
