@@ -46,7 +46,7 @@ def column(codes, describe=lambda code: unschedulable("odd")):
 
 CODES = np.array([0, 1, 0], dtype=np.int32)
 SCORES = np.array([1, 2, 3], dtype=np.int64)
-ZONES = OverDomains(object(), np.array([0, 1, -1, 1]), SCORES)
+ZONES = OverDomains(object(), np.array([0, 1, -1, 1]), SCORES, 0)
 STATE, POD, NODE = object(), object(), object()
 
 ANY = object()
