@@ -13,7 +13,7 @@ from berth_workbench.questions.autoscale import AutoscaleRequest
 from berth_workbench.questions.capacity import CapacityRequest
 from berth_workbench.questions.check import CheckRequest
 from berth_workbench.questions.compare import CompareRequest
-from berth_workbench.questions.explain import ExplainRequest
+from berth_workbench.questions.explain import HelpRequest
 from berth_workbench.questions.shrink import ShrinkRequest
 from berth_workbench.questions.simulate import SimulateRequest
 from berth_workbench.questions.survive import SurviveRequest
@@ -90,7 +90,7 @@ ASKED = {
     "capacity": in_the_crowd(CapacityRequest(tuple(parse_manifests(WEB, "web")))),
     "check": in_the_crowd(CheckRequest(tuple(parse_manifests(WEB, "web")), ())),
     "compare": by_itself(lambda: CompareRequest(SOURCE, SOURCE, load(), seeds=2)),
-    "explain": in_the_crowd(ExplainRequest(("wait-0",))),
+    "explain": in_the_crowd(HelpRequest(("wait-0",))),
     "rebalance": in_the_crowd(RebalanceRequest("empty-nodes", method="greedy")),
     "shrink": in_the_crowd(ShrinkRequest({})),
     "simulate": by_itself(lambda: SimulateRequest(daily_pattern(DailyPattern(pods=400, nodes=4), 0), SOURCE.load())),

@@ -278,7 +278,7 @@ def tell(
 ) -> None:
     """Print what would help pods, or why claims have no devices. Raises `click.ClickException`, `UserError`."""
     from berth_workbench.planning.help.asked import NotThereError
-    from berth_workbench.questions.explain import DOING, Explaining, ExplainRequest
+    from berth_workbench.questions.explain import DOING, Explaining, HelpRequest
     from berth_workbench.simulation.situation import Situation
     from berth_workbench.simulation.watch import StoppedError
 
@@ -286,7 +286,7 @@ def tell(
         raise click.UsageError("name a pod, or give its manifest with -f")
     documents = tuple(read_manifests(manifests, namespace or "default"))
     try:
-        request = ExplainRequest(tuple(pods), namespace, documents)
+        request = HelpRequest(tuple(pods), namespace, documents)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if manifests and not documents:

@@ -29,7 +29,7 @@ Permit = Callable[[SimulatedCluster, Sequence[str]], HeldAtPermit | None]
 DOING = "looking for what would help"
 
 
-class ExplainRequest(msgspec.Struct, frozen=True):
+class HelpRequest(msgspec.Struct, frozen=True):
     """Which pods or claims to explain. Raises ValueError where they cannot be asked about together."""
 
     pods: Annotated[
@@ -79,7 +79,7 @@ class Explaining:
 
     __slots__ = ("_asked", "_cluster", "_explain", "_found", "_request", "_watch", "count", "notes")
 
-    def __init__(self, situation: Situation, request: ExplainRequest, watch: WorkWatch) -> None:
+    def __init__(self, situation: Situation, request: HelpRequest, watch: WorkWatch) -> None:
         site, self._request, self._watch = situation.site(watch), request, watch
         self._cluster = site.cluster
         self._found: list[Help | ClaimHelp] = []
@@ -156,7 +156,7 @@ def _is_whole(answer: Help | ClaimHelp) -> bool:
     return told is None or told.is_complete
 
 
-def answer(situation: Situation, request: ExplainRequest, watch: WorkWatch) -> Explained:
+def answer(situation: Situation, request: HelpRequest, watch: WorkWatch) -> Explained:
     """Look for what would help each of those who are asked about."""
     explaining = Explaining(situation, request, watch)
     for _ in explaining.answers():
@@ -206,7 +206,7 @@ QUESTION = Question(
     it has none. Changes that are given are carried out first.
     """,
     doing=DOING,
-    request=ExplainRequest,
+    request=HelpRequest,
     answer=answer,
     told=told,
     is_parallel=True,
