@@ -12,7 +12,7 @@ from tests.paths import DOCS, GUESTS, ROOT, SOURCES, package
 from tests.test_docs import DOCUMENTS
 
 PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster", "berth_kueue")
-NO_MODULES = {"berth.commands", "berth.controllers", "berth.dev", "berth.resources", "berth.yaml"}
+NO_MODULES = {"berth.commands", "berth.controllers", "berth.dev", "berth.pages", "berth.resources", "berth.yaml"}
 """Groups of entry points, the domain of our annotations, and a file."""
 PLACES = [
     *SOURCES,

@@ -256,6 +256,7 @@ QUESTION = Question(
     request=JobCheckRequest,
     answer=answer,
     told=told,
+    group="kueue",
     so_far=_so_far,
     manifests="asked",
     names=NamedThings("the workloads that wait or lack nodes", lambda found: _lacking(found)),

@@ -1,6 +1,6 @@
 """`berth kueue explain`: why a workload waits, where it stands in its queue, and what would help."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -14,7 +14,7 @@ from berth_kueue.queued_cluster import KueueConfig, QueuedCluster, in_namespace
 from berth_kueue.remedies import QueueRemedy, in_line, remedies_for, requests_of
 from berth_kueue.running import is_admitted, run_until_quiet, waiting
 from berth_workbench.questions.question import NamedThings, Question
-from berth_workbench.showing.ask import HowAsked
+from berth_workbench.showing.ask import HowAsked, HowSaid
 from berth_workbench.showing.sections import Section, Sentence, VerdictSection, table
 from berth_workbench.showing.words import counted, listed
 from berth_workbench.simulation.situation import Situation
@@ -33,6 +33,7 @@ class ExplainRequest(msgspec.Struct, frozen=True):
     workloads: Annotated[
         tuple[str, ...],
         HowAsked("The workloads, by their names or those of their jobs; all that wait without.", flag="NAMESPACE/NAME"),
+        HowSaid(without="workloads"),
     ] = ()
     kueue_config: KueueConfig = None
 
@@ -93,8 +94,9 @@ def answer(situation: Situation, request: ExplainRequest, watch: WorkWatch) -> E
     watch.begin("running scheduling cycles")
     run_until_quiet(after, watch)
     found, is_complete = [], True
+    lines = lines_of(after)
     for key in named or waiting(queues):
-        told = _waits(queues, after, key)
+        told = waits(queues, after, lines, key)
         if named and told.state == "Waiting":
             remedies: list[QueueRemedy] = []
             try:
@@ -126,12 +128,17 @@ def _named(cluster: QueuedCluster, queues: Queues, name: str) -> str:
     )
 
 
-def _waits(queues: Queues, after: Queues, key: str) -> WaitingWorkload:
-    """Tell of a workload: `queues` are as they are, `after` as they would be once nothing changes any more."""
+def lines_of(queues: Queues) -> dict[str, list[str]]:
+    """Return the workloads that wait, by ClusterQueue, in the order of the queue."""
+    return {name: in_line(queues, name) for name in queues.pending.queues}
+
+
+def waits(queues: Queues, after: Queues, lines: Mapping[str, list[str]], key: str) -> WaitingWorkload:
+    """Tell of a workload: `queues` are as they are, `after` and `lines` as once nothing changes any more."""
     workload, later = queues.workloads[key], after.workloads[key]
     condition = later.conditions.get(QUOTA_RESERVED)
     name = queues.pending.queue_name(workload) or ""
-    line = in_line(after, name) if name in after.pending.queues else []
+    line = lines.get(name, [])
     state = "Waiting"
     if workload.phase != PENDING:
         state = "Finished" if workload.has("Finished") else "Admitted"
@@ -139,7 +146,9 @@ def _waits(queues: Queues, after: Queues, key: str) -> WaitingWorkload:
         state = "Inactive"
     elif is_admitted(after, key):
         state = "Next"
-    shortages = tuple(_shortages(queues, key, name)) if state == "Waiting" else ()
+    shortages: tuple[Shortage, ...] = ()
+    if state == "Waiting":  # what there is now may be enough, and those before it take it
+        shortages = tuple(_shortages(queues, key, name)) or tuple(_shortages(after, key, name))
     lacking = {each.resource for each in shortages}
     ahead = (
         [other for other in line[: line.index(key)] if lacking & requests_of(after, other).keys()]
@@ -161,7 +170,7 @@ def _waits(queues: Queues, after: Queues, key: str) -> WaitingWorkload:
 
 def _shortages(queues: Queues, key: str, name: str) -> Iterator[Shortage]:
     queue = queues.world.queues.get(name)
-    if queue is None:
+    if queue is None or (queue.parent is not None and queue.parent.is_in_cycle):
         return
     queues.world.refresh()
     needs = requests_of(queues, key)
@@ -196,7 +205,7 @@ def told(found: ExplainAnswer) -> Iterator[Section]:
         yield table("", ("Workload", "Cluster queue", ("Position", "number"), "State", ("Why", "text")), rows)
         return
     (one,) = found.workloads
-    yield _verdict(one)
+    yield verdict_of(one)
     if one.message:
         yield Sentence(f"Kueue says: {one.message}.")
     for each in one.shortages:
@@ -225,7 +234,8 @@ def _of_all(found: ExplainAnswer) -> VerdictSection:
     return VerdictSection(f"{said}; {soon:,} would be admitted in the next cycles.", is_good=None)
 
 
-def _verdict(one: WaitingWorkload) -> VerdictSection:
+def verdict_of(one: WaitingWorkload) -> VerdictSection:
+    """Say in a sentence why a workload waits."""
     if one.state == "Next":
         return VerdictSection(f"{one.workload} would be admitted in the next scheduling cycles.", is_good=True)
     if one.state != "Waiting":
@@ -261,7 +271,9 @@ QUESTION = Question(
     request=ExplainRequest,
     answer=answer,
     told=told,
+    asks="Say what keeps {workloads} waiting, and what would help.",
     so_far=_so_far,
     takes_changes=False,
+    group="kueue",
     names=NamedThings("the workloads", lambda found: (each.workload for each in found.workloads)),
 )

@@ -185,6 +185,7 @@ QUESTION = Question(
     request=QueueWaitRequest,
     answer=answer,
     told=told,
+    group="kueue",
     names=NamedThings(
         "the workloads that do not run", lambda found: (w.workload for w in found.workloads if w.starts_s is None)
     ),

@@ -236,6 +236,7 @@ QUESTION = Question(
     request=QueueWhatIfRequest,
     answer=answer,
     told=told,
+    group="kueue",
     manifests="applied",
     names=NamedThings("the workloads that are admitted with the changes", lambda found: found.answer.admitted),
     document=lambda found: found.answer,

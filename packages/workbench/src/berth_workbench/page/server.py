@@ -81,21 +81,24 @@ class PageServer:
     async def _serve(self, listening: socket.socket) -> None:
         port = listening.getsockname()[1]
         mark = new_mark()
+        application = self._application(mark)
+        if self._source is not None and not self._source.is_live:
+            await self._source.snapshot()  # what a file has is known at once, so all its views are listed
         guard = PageGuard(
-            self._application(mark),
+            application,
             self.access,
             port=port,
             script_mark=mark,
             hosts=self._hosts,
             is_secure=self._tls is not None,
         )
-        application: Any = guard
+        served: Any = guard
         if self._tls is not None:  # on loopback, compressing takes longer than it saves
             from starlette.middleware.gzip import GZipMiddleware
 
-            application = GZipMiddleware(guard, minimum_size=1024, compresslevel=4)
+            served = GZipMiddleware(guard, minimum_size=1024, compresslevel=4)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
-        await self._server.start(application, listening, self._tls)
+        await self._server.start(served, listening, self._tls)
         if self._history is not None:
             self._history.start()
         host = f"[{self._host}]" if ":" in self._host else self._host

@@ -95,6 +95,8 @@ class Question(NamedTuple, Generic[RequestT, AnswerT]):
     """Whether changes are supposed in that sentence (`a were drained`), and not done before it (`draining a`)."""
     so_far: Callable[[AnswerT], str] = lambda _: ""
     """What is certain where it was cut short, in sentences: true of the finished answer as well."""
+    group: str = ""
+    """The group that its command is in, where it is in one: `kueue`."""
     takes_changes: bool = True
     """Whether changes of the cluster may come before it."""
     manifests: Literal["", "applied", "asked"] = ""

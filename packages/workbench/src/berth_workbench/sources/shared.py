@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from berth.decisions.pending import PendingReport
 from berth.decisions.placements import PodColumns
+from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.sources.source import Source
 
 EVERYTHING = "/"
@@ -54,11 +55,19 @@ class SharedSource:
         self.plugins = SharedAnswer(source.plugins, clock).get
         self.recent = SharedAnswer(source.recent, clock).get
         self.node, self.story, self.fit = source.node, source.story, source.fit
-        self.sample, self.snapshot, self.configuration = source.sample, source.snapshot, source.configuration
+        self.sample, self.configuration, self._snapshot = source.sample, source.configuration, source.snapshot
+        self.noticed: Callable[[Snapshot], None] = lambda _: None
+        """Is called with every snapshot that is taken for anybody, and keeps none."""
         self._pending, self._of_one = SharedAnswer(source.pending, clock), source.pending
         self._pods, self._found = SharedAnswer(source.pods, clock), source.pods
         fresh_s = FRESH_S if source.is_live else math.inf
         self._everything = SharedAnswer(lambda: source.pods(EVERYTHING), clock, fresh_s)
+
+    async def snapshot(self) -> Snapshot:
+        """The cluster as documents."""
+        found = await self._snapshot()
+        self.noticed(found)
+        return found
 
     async def pods(self, find: str = "") -> PodColumns:
         """The pods that are on nodes; those of a name are asked for as it comes."""

@@ -11,7 +11,7 @@ import msgspec
 
 from berth_workbench.page.views.elements import Chart, MoveMap, bar_chart, link, rows, tag
 from berth_workbench.questions.question import Question
-from berth_workbench.questions.table import asked_on_page
+from berth_workbench.questions.table import asked_on_page, pages_of_others
 from berth_workbench.showing.numbers import number
 from berth_workbench.showing.sections import (
     KEPT,
@@ -63,7 +63,8 @@ def show_sections(sections: Iterable[Section], values: Mapping[str, str] = Mappi
                 tag("p", each.text)
         tries = [each for each in told if isinstance(each, Try)]
         if tries:
-            paths = {each.name: each.path for each in asked_on_page()}
+            others = (each.question for each in pages_of_others())
+            paths = {each.name: each.path for each in (*others, *asked_on_page())}
             with tag("div", classes="tries"):
                 for each in tries:
                     typed = {name: values.get(name, "") if text == KEPT else text for name, text in each.typed.items()}

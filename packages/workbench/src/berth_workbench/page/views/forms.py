@@ -272,7 +272,7 @@ class Form:
 
     def command(self, values: Values) -> str:
         """Return the command that asks the same; of a document, the name of a file that would have it."""
-        words = ["berth", self.question.name]
+        words = ["berth", *self.question.group.split(), self.question.name]
         if self.question.name == "compare":
             words += [f"{name}.yaml" if values.get(name, "").strip() else "default" for name in "ab"]
         elif self.question.manifests and (values.get("manifests", "").strip() or self.question.manifests == "asked"):

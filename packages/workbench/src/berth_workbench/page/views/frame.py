@@ -33,9 +33,14 @@ class Frame:
         """`title` says what is looked at, `taken` when that was so, if it is not now."""
         self._can_search = can_search
         self._title = title
-        self._views = views
+        self._views = tuple(views)
         self._is_live = is_live
         self._taken = taken
+
+    def list_view(self, view: ViewLink) -> None:
+        """Have the side bar list another view, at the end of its group."""
+        if view not in self._views:
+            self._views = (*self._views, view)
 
     @contextlib.asynccontextmanager
     async def page(self, title: str, path: str, *, head: str = "") -> AsyncIterator[None]:

@@ -1,6 +1,7 @@
 """The table of the views: their paths, their names, and what makes them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from nicegui import app, ui
 from starlette.responses import Response
@@ -19,10 +20,11 @@ from berth_workbench.page.views.quotas import QuotasView
 from berth_workbench.page.views.simulated import SimulatedView
 from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.page.views.workloads import WorkloadPages
-from berth_workbench.questions.table import asked_on_page
+from berth_workbench.questions.table import QuestionPage, asked_on_page, pages_of_others
+from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.sources.recorded import RecordedHistory
 from berth_workbench.sources.recorder import HistoryRecorder
-from berth_workbench.sources.source import Source
+from berth_workbench.sources.shared import SharedSource
 from berth_workbench.sources.time_line import SimulatedTimeLine
 
 CLUSTER, QUESTIONS, SCHEDULER = "Cluster", "Questions", "Scheduler"
@@ -49,8 +51,15 @@ def cluster_views(*, is_live: bool) -> tuple[ViewLink, ...]:
     return (*LOOKS, *asked, *(AT_WORK if is_live else ()))
 
 
+def list_views(frame: Frame, others: Sequence[QuestionPage], snapshot: Snapshot) -> None:
+    """List the questions of other packages that are about this cluster."""
+    for each in others:
+        if any(snapshot.of(*each.kinds)):
+            frame.list_view(ViewLink(each.question.path, each.question.title, each.icon, each.group))
+
+
 def register_pages(
-    source: Source | None,
+    source: SharedSource | None,
     history: HistoryRecorder | RecordedHistory | None,
     time_line: SimulatedTimeLine | None,
 ) -> None:
@@ -80,7 +89,7 @@ def register_pages(
         await frame.nowhere(f"There is no page /{path}.")
 
 
-def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
+def _register_cluster(source: SharedSource, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs(keeps=not source.is_live)
     answers, typed = Answers(jobs), dict[str, dict[str, str]]()
     ahead = Ahead(source, jobs)
@@ -94,8 +103,10 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     }
     if source.is_live:
         built |= {"/plugins": PluginsView(source, frame).build, "/queue": hour.queue, "/last-hour": hour.hour}
-    for question in asked_on_page():
+    others = pages_of_others()
+    for question in (*(each.question for each in others), *asked_on_page()):
         built[question.path] = QuestionView(question, source, frame, jobs, answers, typed).build
+    source.noticed = partial(list_views, frame, others)
     for path, build in built.items():
         _register(path, build)
 
