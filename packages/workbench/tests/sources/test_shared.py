@@ -47,6 +47,15 @@ async def test_those_who_ask_at_once_or_within_a_second_get_one_answer():
     assert await shared.nodes() == 2 and source.asked == 2
 
 
+async def test_a_cluster_that_does_not_change_is_asked_about_once():
+    now, source = [0.0], Counting()
+    source.is_live = False
+    shared = SharedSource(source, lambda: now[0])
+    assert await shared.nodes() == 1
+    now[0] = 1e9
+    assert await shared.nodes() == 1 and source.asked == 1
+
+
 async def test_pods_of_a_name_are_no_answer_about_all():
     shared = SharedSource(Counting(), lambda: 0.0)
     assert [await shared.pods("web"), await shared.pods(), await shared.pods("db")] == ["pods web", "pods ", "pods db"]

@@ -4,18 +4,17 @@ A map of 5,000 nodes is some hundred kilobytes. They go to the browser as they a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 import msgspec
 
 from berth.decisions.fit_question import FitManifestError
 from berth.runtime.serving.server import MAX_BODY_BYTES
 from berth_workbench.page.search import search
-from berth_workbench.showing.numbers import NOTHING, amount, number
-from berth_workbench.sources.model import NodeLine, NodeScores, WorkloadLine, node_lines, node_scores, workload_lines
+from berth_workbench.sources.model import NodeScores, node_scores, workload_lines
+from berth_workbench.sources.part_rows import ClusterRows, PartRows, RowPart
 from berth_workbench.sources.recorded import RecordedHistory
 from berth_workbench.sources.recorder import HistoryRecorder
 from berth_workbench.sources.shared import EVERYTHING
@@ -32,6 +31,8 @@ TIME_LINE, HISTORY = "/data/time-line", "/data/history"
 NODES, NODE, PODS = "/data/nodes", "/data/nodes/{name}", "/data/pods"
 SEARCH, FIT = "/data/search", "/data/fit"
 NAMES, NODE_ROWS, WORKLOAD_ROWS = "/data/names", "/data/rows/nodes", "/data/rows/workloads"
+POD_ROWS = WORKLOAD_ROWS + "/{kind}/{namespace}/{name}"
+FIRST_ROWS, MOST_DIGITS = 10, 7
 SCALABLE = ("Deployment", "StatefulSet", "ReplicaSet")
 BODY_S = 15.0
 """How long a manifest may take to arrive."""
@@ -41,6 +42,7 @@ SCORES = "/data/scores/{namespace}/{name}"
 def add_routes(
     application: Any,
     source: Source | None,
+    tables: ClusterRows | None,
     time_line: SimulatedTimeLine | None,
     history: HistoryRecorder | RecordedHistory | None = None,
 ) -> None:
@@ -76,8 +78,8 @@ def add_routes(
     application.add_route(STYLE, asset("page.css", "text/css"), methods=["GET"])
     for name in SHARED_SCRIPTS:
         application.add_route(f"/assets/{name}", asset(name, "text/javascript"), methods=["GET"])
-    if source is not None:
-        told = source
+    if source is not None and tables is not None:
+        told, known = source, tables
 
         async def fit(request: Request) -> Response:
             try:
@@ -101,8 +103,9 @@ def add_routes(
             SCORES: lambda request: _scores(told, **request.path_params),
             SEARCH: lambda request: search(told, request.query_params.get("find", "")),
             NAMES: lambda _: _names(told),
-            NODE_ROWS: lambda _: _node_rows(told),
-            WORKLOAD_ROWS: lambda _: _workload_rows(told),
+            NODE_ROWS: lambda request: _part(known.nodes, request),
+            WORKLOAD_ROWS: lambda request: _part(known.workloads, request),
+            POD_ROWS: lambda request: _part(known.of_workload(**request.path_params), request),
         }
         application.add_route(FIT, fit, methods=["POST"])
         for path, ask in asked.items():
@@ -146,37 +149,17 @@ async def _names(source: Source) -> dict[str, list[str]]:
     }
 
 
-async def _node_rows(source: Source) -> dict[str, Any]:
-    """All nodes as the rows of a table, the fullest first."""
-    columns = await source.nodes()
-    lines = sorted(node_lines(columns), key=lambda line: (-(line.shares.get("cpu") or 0.0), line.name))
-    return {"rows": [node_row(line, [each.name for each in columns.resources]) for line in lines]}
+async def _part(table: PartRows, request: "Request") -> RowPart:
+    """The part of a table that is wanted; what cannot be read of the wish counts as not said."""
+    wish = request.query_params
 
+    def whole(name: str, default: int) -> int:
+        text = wish.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS else default
 
-def node_row(line: NodeLine, resources: Sequence[str]) -> list[Any]:
-    """Return the row of a node."""
-    states = (("cordoned", line.is_unschedulable), ("tainted", line.is_tainted))
-    state = ", ".join(word for word, holds in states if holds) or "open"
-    shares = [{"share": line.shares.get(name)} if line.shares.get(name) is not None else NOTHING for name in resources]
-    return [
-        {"text": line.name, "href": f"/map?{urlencode({'node': line.name})}"},
-        line.pool or NOTHING, line.zone or NOTHING, state, *shares,
-        {"text": f"{number(line.pods)} of {number(line.allowed_pods)}", "value": line.pods},
-    ]  # fmt: skip
-
-
-async def _workload_rows(source: Source) -> dict[str, Any]:
-    """All workloads as the rows of a table."""
-    lines = workload_lines(await source.pods(EVERYTHING), await source.pending())
-    return {"rows": [_workload_row(line) for line in lines]}
-
-
-def _workload_row(line: WorkloadLine) -> list[Any]:
-    pending = {"text": number(line.pending), "value": line.pending, "tone": "warn" if line.pending else ""}
-    requests = [(each, line.requested.get(each, 0)) for each in ("cpu", "memory")]
-    amounts = [{"text": amount(name, requested), "value": requested} for name, requested in requests]
-    name = {"text": line.name, "href": line.path}
-    return [name, line.kind or "Pod", line.pods, pending, line.nodes, *amounts]
+    return await table.part(
+        whole("count", FIRST_ROWS), wish.get("find", ""), whole("by", -1), is_down=wish.get("down") == "true"
+    )
 
 
 async def _scores(source: Source, namespace: str, name: str) -> NodeScores | None:

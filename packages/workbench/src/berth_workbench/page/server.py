@@ -14,6 +14,7 @@ from berth_workbench.page.access import Access
 from berth_workbench.page.asgi_server import AsgiServer
 from berth_workbench.page.guard import PageGuard
 from berth_workbench.page.script_marks import mark_scripts, new_mark
+from berth_workbench.sources.part_rows import ClusterRows
 from berth_workbench.sources.recorded import RecordedHistory
 from berth_workbench.sources.recorder import HistoryRecorder
 from berth_workbench.sources.shared import SharedSource
@@ -121,8 +122,9 @@ class PageServer:
 
         mark_scripts(templates.env, mark)
         outer = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-        add_routes(outer, self._source, self._time_line, self._history or self._recorded)
-        register_pages(self._source, self._history or self._recorded, self._time_line)
+        tables = ClusterRows(self._source) if self._source is not None else None
+        add_routes(outer, self._source, tables, self._time_line, self._history or self._recorded)
+        register_pages(self._source, tables, self._history or self._recorded, self._time_line)
         ui.run_with(
             outer,
             title="Berth",

@@ -12,7 +12,7 @@ import msgspec
 
 from berth.decisions.explanation import Explanation
 from berth.decisions.node_columns import NodeColumns
-from berth.decisions.pending import PendingReport
+from berth.decisions.pending import PendingGroup, PendingReport
 from berth.decisions.placements import PodColumns
 from berth_workbench.showing.figures import share
 
@@ -178,6 +178,20 @@ def workload_lines(pods: PodColumns, pending: PendingReport) -> list[WorkloadLin
         nodes = len({pods.nodes.of[at] for at in of})
         lines.append(WorkloadLine(kind, name, len(of), nodes, requested, waiting[kind, name]))
     return sorted(lines, key=lambda line: (-line.pending, -line.pods, line.name))
+
+
+def pods_of_workload(pods: PodColumns, kind: str, namespace: str, name: str) -> list[int]:
+    """Return which of the pods on nodes belong to a workload."""
+    workloads, namespaces = pods.workloads, pods.namespaces
+    if f"{kind}/{name}" not in workloads.names or namespace not in namespaces.names:
+        return []
+    workload, own = workloads.names.index(f"{kind}/{name}"), namespaces.names.index(namespace)
+    return [at for at, of in enumerate(workloads.of) if of == workload and namespaces.of[at] == own]
+
+
+def groups_of_workload(report: PendingReport, kind: str, namespace: str, name: str) -> list[PendingGroup]:
+    """Return the pending pods of a workload."""
+    return [group for group in report.groups if group.workload == f"{kind}/{name}" and namespace in group.namespaces]
 
 
 def _workload(pods: PodColumns, at: int, name: str) -> tuple[str, str]:

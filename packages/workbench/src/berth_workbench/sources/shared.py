@@ -1,4 +1,8 @@
-"""One answer for all viewers: a scheduler is asked no more often for many of them than for one."""
+"""One answer for all viewers: a scheduler is asked no more often for many of them than for one.
+
+What does not change by itself, a cluster in a file, is asked about once. So whoever gets the very same object again has
+no need to work out anew what is made of it.
+"""
 
 import asyncio
 import math
@@ -51,16 +55,16 @@ class SharedSource:
 
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
         self.title, self.taken, self.is_live = source.title, source.taken, source.is_live
-        self.nodes = SharedAnswer(source.nodes, clock).get
-        self.plugins = SharedAnswer(source.plugins, clock).get
-        self.recent = SharedAnswer(source.recent, clock).get
+        fresh_s = FRESH_S if source.is_live else math.inf
+        self.nodes = SharedAnswer(source.nodes, clock, fresh_s).get
+        self.plugins = SharedAnswer(source.plugins, clock, fresh_s).get
+        self.recent = SharedAnswer(source.recent, clock, fresh_s).get
         self.node, self.story, self.fit = source.node, source.story, source.fit
         self.sample, self.configuration, self._snapshot = source.sample, source.configuration, source.snapshot
         self.noticed: Callable[[Snapshot], None] = lambda _: None
         """Is called with every snapshot that is taken for anybody, and keeps none."""
-        self._pending, self._of_one = SharedAnswer(source.pending, clock), source.pending
-        self._pods, self._found = SharedAnswer(source.pods, clock), source.pods
-        fresh_s = FRESH_S if source.is_live else math.inf
+        self._pending, self._of_one = SharedAnswer(source.pending, clock, fresh_s), source.pending
+        self._pods, self._found = SharedAnswer(source.pods, clock, fresh_s), source.pods
         self._everything = SharedAnswer(lambda: source.pods(EVERYTHING), clock, fresh_s)
 
     async def snapshot(self) -> Snapshot:

@@ -7,14 +7,16 @@ from urllib.parse import urlencode
 from starlette.responses import RedirectResponse, Response
 
 from berth_workbench.page.data_routes import NODE_ROWS, NODES, PODS, SCORES
-from berth_workbench.page.views.elements import HeatMap, rows, tag
+from berth_workbench.page.views.elements import HeatMap, part_rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.showing.numbers import number, percent
 from berth_workbench.simulation.measures import told_resources
 from berth_workbench.sources.model import totals
+from berth_workbench.sources.part_rows import ClusterRows
 from berth_workbench.sources.source import Source, SourceError
 
 REFRESH_S: Final = 5.0
+NODES_SHOWN: Final = 25
 PODS_OFFERED: Final = 50
 """How many of the pods decided last are offered for their scores."""
 
@@ -24,6 +26,7 @@ class ClusterPages:
     """Makes both pages."""
 
     _source: Source
+    _tables: ClusterRows
     _frame: Frame
 
     @property
@@ -70,5 +73,6 @@ class ClusterPages:
             resources = [each.name for each in columns.resources]
             heads = ["Node", "Pool", "Zone", "State", *((name, "number") for name in resources), ("Pods", "number")]
             with tag("section", classes="panel", aria_label="All nodes"):
-                rows("What part of each resource is requested", heads, (), src=NODE_ROWS, refreshS=self._refresh_s,
-                     shown=25, find=find, none="The cluster has no nodes.")  # fmt: skip
+                first = await self._tables.nodes.part(NODES_SHOWN, find)
+                part_rows("What part of each resource is requested", heads, first, NODE_ROWS, refreshS=self._refresh_s,
+                          shown=NODES_SHOWN, find=find, none="The cluster has no nodes.")  # fmt: skip

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import nicegui.elements.echart  # noqa: F401 - has the browser told where ECharts is
 from nicegui.element import Element
 
 from berth_workbench.showing.sections import Behind, Cell, TableHead
 from berth_workbench.showing.words import NAMES_SHOWN, celled
+from berth_workbench.sources.part_rows import RowPart
 
 
 class _Component(Element):
@@ -104,6 +106,11 @@ def rows(caption: str, columns: Sequence[Any], cells: Sequence[Sequence[Any]], *
     pairs = [(each.heading, each.kind) if isinstance(each, TableHead) else each for each in heads]
     told = [{"heading": heading, "kind": kind} for heading, kind in pairs]
     return Rows(caption=caption, columns=told, rows=[[plain(cell) for cell in row] for row in cells], **options)
+
+
+def part_rows(caption: str, columns: Sequence[Any], first: RowPart, src: str, **options: Any) -> Rows:
+    """A table of which the first rows come with the page, and others from `src`."""
+    return rows(caption, columns, (), src=src, first=msgspec.structs.asdict(first), **options)
 
 
 def plain(cell: Cell | Mapping[str, Any] | float | None) -> Any:

@@ -22,6 +22,7 @@ from berth_workbench.page.views.throughput import ThroughputView
 from berth_workbench.page.views.workloads import WorkloadPages
 from berth_workbench.questions.table import QuestionPage, asked_on_page, pages_of_others
 from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.sources.part_rows import ClusterRows
 from berth_workbench.sources.recorded import RecordedHistory
 from berth_workbench.sources.recorder import HistoryRecorder
 from berth_workbench.sources.shared import SharedSource
@@ -60,6 +61,7 @@ def list_views(frame: Frame, others: Sequence[QuestionPage], snapshot: Snapshot)
 
 def register_pages(
     source: SharedSource | None,
+    tables: ClusterRows | None,
     history: HistoryRecorder | RecordedHistory | None,
     time_line: SimulatedTimeLine | None,
 ) -> None:
@@ -77,8 +79,8 @@ def register_pages(
         recorded = ThroughputView(frame, history)
         for path in ("/", AT_WORK[-1].path):
             _register(path, recorded.hour)
-    elif source is not None and history is not None:
-        _register_cluster(source, history, frame)
+    elif source is not None and tables is not None and history is not None:
+        _register_cluster(source, tables, history, frame)
     if time_line is not None:
         simulated = SimulatedView(time_line, frame)
         for path in (TIME_LINE_VIEW.path, *(() if source is not None else ("/",))):
@@ -89,13 +91,13 @@ def register_pages(
         await frame.nowhere(f"There is no page /{path}.")
 
 
-def _register_cluster(source: SharedSource, history: HistoryRecorder, frame: Frame) -> None:
+def _register_cluster(source: SharedSource, tables: ClusterRows, history: HistoryRecorder, frame: Frame) -> None:
     jobs = Jobs(keeps=not source.is_live)
     answers, typed = Answers(jobs), dict[str, dict[str, str]]()
     ahead = Ahead(source, jobs)
     app.on_shutdown(ahead.close)
-    cluster, pods = ClusterPages(source, frame), PodView(source, frame, ahead)
-    workloads, hour = WorkloadPages(source, frame, ahead), ThroughputView(frame, history)
+    cluster, pods = ClusterPages(source, tables, frame), PodView(source, frame, ahead)
+    workloads, hour = WorkloadPages(source, tables, frame, ahead), ThroughputView(frame, history)
     built = {
         "/": OverviewPage(source, frame, ahead).build,
         "/workloads": workloads.all,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from nicegui import ui
 
@@ -19,6 +19,7 @@ from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.sections import Behind
 from berth_workbench.showing.words import counted
 from berth_workbench.sources.model import DecisionMatrix, decision_matrix
+from berth_workbench.sources.part_rows import pod_path
 from berth_workbench.sources.source import Source
 from berth_workbench.sources.times import ago, lasting
 
@@ -98,11 +99,6 @@ def _recent(line: DecisionLine) -> list[Any]:
         ago(line.time) or NOTHING,
         Behind(in_our_words(line.message), line.message) if line.message else NOTHING,
     ]
-
-
-def pod_path(pod: str) -> str:
-    """The page of a pod, by `namespace/name`."""
-    return f"/pods/{'/'.join(quote(part, safe='') for part in pod.split('/', 1))}"
 
 
 def _style(outcome: str) -> str:

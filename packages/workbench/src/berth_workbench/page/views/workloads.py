@@ -3,26 +3,26 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from nicegui import ui
 
 from berth.decisions.pending import PendingGroup, PendingReport
 from berth_workbench.page.ahead import Ahead
-from berth_workbench.page.data_routes import WORKLOAD_ROWS
-from berth_workbench.page.views.elements import link, linked, rows, tag
+from berth_workbench.page.data_routes import FIRST_ROWS, WORKLOAD_ROWS
+from berth_workbench.page.views.elements import link, linked, part_rows, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.helps import helps_for, show_help
-from berth_workbench.page.views.pods import pod_path
 from berth_workbench.planning.help.result import Help
 from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
+from berth_workbench.sources.model import groups_of_workload
+from berth_workbench.sources.part_rows import ClusterRows, pod_path
 from berth_workbench.sources.source import Source
 from berth_workbench.sources.times import lasting
 
 REFRESH_S: Final = 3.0
 CARDS_SHOWN: Final = 6
-MOST_PODS: Final = 1000
-"""So many pods of a workload are listed on its page; the search knows the others."""
 NAMES_SHOWN: Final = 6
 """So many pods of a workload have a link on its card; its page has all of them."""
 
@@ -32,8 +32,13 @@ class WorkloadPages:
     """Makes both pages."""
 
     _source: Source
+    _tables: ClusterRows
     _frame: Frame
     _ahead: Ahead
+
+    @property
+    def _refresh_s(self) -> float:
+        return REFRESH_S if self._source.is_live else 0
 
     async def all(self) -> None:
         """What is pending, rebuilt every few seconds if something has changed, and all workloads."""
@@ -62,23 +67,16 @@ class WorkloadPages:
                 *((each, "number") for each in ("On nodes", "Pending", "Nodes", "CPU", "Memory")),
             ]
             with tag("section", classes="panel", aria_label="All workloads"):
-                rows("All workloads", heads, (), src=WORKLOAD_ROWS, refreshS=REFRESH_S if self._source.is_live else 0,
-                     none="The cluster has no workloads.")  # fmt: skip
+                first = await self._tables.workloads.part(FIRST_ROWS)
+                part_rows("All workloads", heads, first, WORKLOAD_ROWS, refreshS=self._refresh_s,
+                          none="The cluster has no workloads.")  # fmt: skip
 
     async def one(self, kind: str, namespace: str, name: str) -> None:
         """One workload: why its pods are pending, and where the others are."""
         async with self._frame.page(f"{kind} {namespace}/{name}", "/workloads"):
-            report, pods = await self._source.pending(), await self._source.pods(f"{namespace}/{name}")
-            groups = [
-                group for group in report.groups if group.workload == f"{kind}/{name}" and namespace in group.namespaces
-            ]
-            there = [
-                at
-                for at, own in enumerate(pods.names)
-                if pods.workloads.names[pods.workloads.of[at]] == f"{kind}/{name}"
-                and pods.namespaces.names[pods.namespaces.of[at]] == namespace
-            ]
-            if not groups and not there:
+            groups = groups_of_workload(await self._source.pending(), kind, namespace, name)
+            first = await self._tables.of_workload(kind, namespace, name).part(FIRST_ROWS)
+            if not groups and not first.all:
                 ui.context.client.status_code = 404
                 tag("p", f"There is no {kind} {namespace}/{name} with pods.", "empty")
                 return
@@ -94,13 +92,9 @@ class WorkloadPages:
             await make()
             if groups:
                 self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
-            waiting = [pod for group in groups for pod in group.named]
-            cells = [[linked(pod, pod_path(pod)), {"text": "pending", "tone": "warn"}] for pod in waiting]
-            keys = [(f"{namespace}/{pods.names[at]}", pods.nodes.names[pods.nodes.of[at]]) for at in there]
-            cells += [[linked(pod, pod_path(pod)), linked(node, f"/nodes/{node}")] for pod, node in keys]
-            shown = f"Pods, the first {MOST_PODS:,} of {len(cells):,}" if len(cells) > MOST_PODS else "Pods"
+            src = "/".join((WORKLOAD_ROWS, *(quote(part, safe="") for part in (kind, namespace, name))))
             with tag("section", classes="panel", aria_label="Pods"):
-                rows(shown, ["Pod", "Node"], cells[:MOST_PODS])
+                part_rows("Pods", ["Pod", "Node"], first, src, refreshS=self._refresh_s)
 
     def _pending(self, report: PendingReport, helps: Mapping[str, Help] | None) -> None:
         if not report.pods:
