@@ -1,7 +1,7 @@
 """Shows the sections of an answer: the verdict with its number, the picture, the tables, and how it was worked out."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -61,15 +61,7 @@ def show_sections(sections: Iterable[Section], values: Mapping[str, str] = Mappi
                 _show_verdict(each)
             elif isinstance(each, Sentence):
                 tag("p", each.text)
-        tries = [each for each in told if isinstance(each, Try)]
-        if tries:
-            others = (each.question for each in pages_of_others())
-            paths = {each.name: each.path for each in (*others, *asked_on_page())}
-            with tag("div", classes="tries"):
-                for each in tries:
-                    typed = {name: values.get(name, "") if text == KEPT else text for name, text in each.typed.items()}
-                    query = urlencode({name: text for name, text in typed.items() if text})
-                    link(each.text, f"{paths[each.question]}?{query}", "button plain")
+        show_tries([each for each in told if isinstance(each, Try)], values)
         for each in told:
             if isinstance(each, Moves):
                 _show_moves(each)
@@ -96,6 +88,17 @@ def show_sections(sections: Iterable[Section], values: Mapping[str, str] = Mappi
                 if each.is_folded:
                     tag("summary", f"{label} ({number(len(each.rows))})")
                 _show_table(each)
+
+
+def show_tries(tries: Collection[Try], values: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Show what can be done about something, as buttons that lead to the questions that try it."""
+    questions = (*(each.question for each in pages_of_others()), *asked_on_page()) if tries else ()
+    paths = {each.name: each.path for each in questions}
+    with tag("div", classes="tries") if tries else nullcontext():
+        for each in tries:
+            typed = {name: values.get(name, "") if text == KEPT else text for name, text in each.typed.items()}
+            query = urlencode({name: text for name, text in typed.items() if text})
+            link(each.text, f"{paths[each.question]}?{query}", "button plain")
 
 
 def _is_folded(section: Section) -> TypeGuard[TableSection]:

@@ -1,13 +1,18 @@
 """What would help pending pods, as it is worked out in the background."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from berth_workbench.page.ahead import Ahead
+from berth_workbench.page.views.answer import show_tries
 from berth_workbench.page.views.elements import tag
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.search import TRIALS_OF_ALL
 from berth_workbench.planning.help.words import in_short, whether_ever
+from berth_workbench.questions.remedies import trial_of
 from berth_workbench.sources.source import Source
+
+SHOWN: Final = 3
 
 
 async def helps_for(source: Source, ahead: Ahead) -> Mapping[str, Help] | None:
@@ -37,10 +42,11 @@ def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str
         if known.never:
             tag("p", whether_ever(known), "warn")
         with tag("ul", classes="remedies"):
-            for what, command in in_short(known):
+            for what, command in in_short(known, SHOWN):
                 with tag("li", what):
                     if command:
                         tag("code", command, "command")
+        show_tries([trial for trial in map(trial_of, known.changes[:SHOWN]) if trial is not None])
         for note in (*known.said, *known.notes):
             tag("p", note, "soft")
 

@@ -1,6 +1,6 @@
 """The first page: what needs attention, each with the question that tells more; how full the cluster is, and where."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -37,29 +37,37 @@ class OverviewPage:
         self._ahead = ahead
 
     async def build(self) -> None:
-        """The page, rebuilt every few seconds."""
+        """The page, rebuilt every few seconds if something has changed."""
         async with self._frame.page("Overview", "/"):
             problem, tiles = tag("div"), tag("dl", classes="tiles")
             attention = _panel("What needs attention")
             with tag("div", classes="overview"):
                 fills, fullest = _panel("How full"), _panel("Fullest nodes")
 
+            shown: object = None
+
             async def make() -> None:
+                nonlocal shown
                 columns, report = await self._source.nodes(), await self._source.pending()
-                lines = list(node_lines(columns))
                 known = {name: self._ahead.get(name, (columns, report)) for name in FINDINGS}
-                self._fill(tiles, lambda: _tiles(columns, lines))
-                self._fill(attention, lambda: self._attention(report, known))
-                self._fill(fills, lambda: _fills(columns))
-                self._fill(fullest, lambda: _fullest(columns, lines))
+                state = (columns, report, known, self._ahead.is_at_work, self._ahead.problem)
+                if state == shown:
+                    return
+                shown = state
+                lines = list(node_lines(columns))
+                for place in (tiles, attention, fills, fullest):
+                    place.clear()
+                with tiles:
+                    _tiles(columns, lines)
+                with attention:
+                    self._attention(report, known)
+                with fills:
+                    _fills(columns)
+                with fullest:
+                    _fullest(columns, lines)
 
             await make()
             self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
-
-    def _fill(self, place: Any, fill: Callable[[], None]) -> None:
-        place.clear()
-        with place:
-            fill()
 
     def _attention(self, report: PendingReport, known: Mapping[str, list[Finding] | None]) -> None:
         """A line for each finding; what is still being worked out, or cannot be, is said below them."""

@@ -10,10 +10,12 @@ from nicegui import ui
 from berth.decisions.pending import PendingGroup, PendingReport
 from berth_workbench.page.ahead import Ahead
 from berth_workbench.page.data_routes import FIRST_ROWS, WORKLOAD_ROWS
+from berth_workbench.page.views.answer import show_tries
 from berth_workbench.page.views.elements import link, linked, part_rows, rows, tag
 from berth_workbench.page.views.frame import Frame
 from berth_workbench.page.views.helps import helps_for, show_help
 from berth_workbench.planning.help.result import Help
+from berth_workbench.questions.remedies import OF_PENDING
 from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
 from berth_workbench.sources.model import groups_of_workload
@@ -61,11 +63,8 @@ class WorkloadPages:
 
             await make()
             self._frame.keep_current(make, REFRESH_S, problem, lambda: self._ahead.is_at_work)
-            heads = [
-                "Workload",
-                "Kind",
-                *((each, "number") for each in ("On nodes", "Pending", "Nodes", "CPU", "Memory")),
-            ]
+            amounts = ("On nodes", "Pending", "Nodes", "CPU", "Memory")
+            heads = ["Workload", "Kind", *((name, "number") for name in amounts)]
             with tag("section", classes="panel", aria_label="All workloads"):
                 first = await self._tables.workloads.part(FIRST_ROWS)
                 part_rows("All workloads", heads, first, WORKLOAD_ROWS, refreshS=self._refresh_s,
@@ -102,13 +101,12 @@ class WorkloadPages:
             return
         pending = f"{counted(report.pods, 'pod')} pending, of {counted(len(report.groups), 'workload')}."
         tag("p", pending, "soft")
+        show_tries(OF_PENDING)
         for group in report.groups[:CARDS_SHOWN]:
             _card(group, self._ahead, helps)
         if rest := report.groups[CARDS_SHOWN:]:
-            cells = [
-                [linked(group.title, _path(group)), group.pods, group.missing or group.reason or NOTHING]
-                for group in rest
-            ]
+            why = [group.missing or group.reason or NOTHING for group in rest]
+            cells = [[linked(group.title, _path(group)), group.pods, why[at]] for at, group in enumerate(rest)]
             with tag("section", classes="panel wide", aria_label="More that is pending"):
                 rows("More that is pending", ["Workload", ("Pods", "number"), ("What is missing", "text")], cells)
 
