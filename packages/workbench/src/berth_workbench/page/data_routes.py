@@ -12,11 +12,11 @@ import msgspec
 
 from berth.decisions.fit_question import FitManifestError
 from berth.runtime.serving.server import MAX_BODY_BYTES
-from berth_workbench.page.search import search
 from berth_workbench.sources.model import NodeScores, node_scores, workload_lines
 from berth_workbench.sources.part_rows import ClusterRows, PartRows, RowPart
 from berth_workbench.sources.recorded import RecordedHistory
 from berth_workbench.sources.recorder import HistoryRecorder
+from berth_workbench.sources.search import search
 from berth_workbench.sources.shared import EVERYTHING
 from berth_workbench.sources.source import Source, SourceError
 from berth_workbench.sources.time_line import SimulatedTimeLine

@@ -28,7 +28,8 @@ def trial_of(change: Change) -> Try | None:
         count, like = int(new[1] or 1), new[2]
         return _what_if(f"{counted(count, 'node')} like {like} were added", f"add-nodes {count}={like}")
     if change.kind == "uncordon":
-        nodes = [part.target.removeprefix("Node/") for part in (change, *change.with_) if part.on == "node"]
+        targets = (change.target, *(part.target for part in change.with_))
+        nodes = [target.removeprefix("Node/") for target in targets if target.startswith("Node/")]
         return _what_if(f"{listed(nodes)} were uncordoned", *(f"uncordon {node}" for node in nodes))
     if change.kind == "podsGone":
         pods = list(change.patch["pods"])

@@ -12,10 +12,10 @@ from berth.decisions.plugin_views import FigureReport, PluginReport, ShadowRepor
 from berth_workbench.page.views.answer import show_sections
 from berth_workbench.page.views.elements import bar_chart, linked, rows, tag
 from berth_workbench.page.views.frame import Frame
-from berth_workbench.page.views.pods import pod_path
 from berth_workbench.showing.agreement import sections_of
 from berth_workbench.showing.numbers import NOTHING
 from berth_workbench.showing.words import counted
+from berth_workbench.sources.part_rows import pod_path
 from berth_workbench.sources.source import PluginViews, Source
 from berth_workbench.sources.times import ago
 

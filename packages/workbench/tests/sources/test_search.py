@@ -1,9 +1,9 @@
 """One search for everything."""
 
 from berth.core.builders import make_node, make_pod
-from berth_workbench.page.search import search
 from berth_workbench.snapshot.snapshot import Snapshot
 from berth_workbench.sources.cluster_file import ClusterFileSource
+from berth_workbench.sources.search import search
 from packages.workbench.tests.sources.test_cluster_file import document
 
 
