@@ -135,10 +135,17 @@ def test_those_who_wait_stand_in_order_with_the_sentence_of_explain():
 
 
 def test_who_finds_the_quota_taken_by_those_before_it_lacks_it():
-    found = answer(*two_teams(), workload("team-a", "last", 1, 5, 30), workload("team-a", "later", 1, 5, 31))
+    objects = [*two_teams(), workload("team-a", "last", 1, 5, 30), workload("team-a", "later", 1, 5, 31)]
+    found = answer(*objects)
     said = {row[0]: row[3].text for row in table(found, "Who waits for what").rows}
     assert said["team-a/last"] == "team-a/last would be admitted in the next scheduling cycles."
-    assert said["team-a/later"] == f"team-a/later waits: it lacks 5 of 5 {GPU} in flavor h100."
+    lacks = (
+        f"team-a/later waits: it lacks 5 of 5 {GPU} in flavor h100"  # of the 6 that are free, tiny and last take all
+    )
+    assert said["team-a/later"] == f"{lacks}, once those are admitted who come next."
+    asked = explain.answer(situation(*objects), explain.ExplainRequest(("team-a/later",)), UNWATCHED)
+    told = [each.text for each in explain.QUESTION.sections(asked) if isinstance(each, Sentence)]
+    assert f"ClusterQueue team-a has 12 {GPU} of flavor h100 and then uses 8; team-b then borrows 4." in told
 
 
 def test_of_many_the_first_are_shown_and_the_rest_is_counted():

@@ -52,6 +52,8 @@ class Shortage(msgspec.Struct, frozen=True, rename="camel"):
     """What of it, or beyond it, the ClusterQueue uses."""
     borrowers: dict[str, str] = {}
     """The other ClusterQueues of the cohort that use more than their own quota, and how much more."""
+    is_to_come: bool = False
+    """Whether there is enough now, and all this is so once those are admitted who come next."""
 
 
 class WaitingWorkload(msgspec.Struct, frozen=True, rename="camel"):
@@ -147,8 +149,8 @@ def waits(queues: Queues, after: Queues, lines: Mapping[str, list[str]], key: st
     elif is_admitted(after, key):
         state = "Next"
     shortages: tuple[Shortage, ...] = ()
-    if state == "Waiting":  # what there is now may be enough, and those before it take it
-        shortages = tuple(_shortages(queues, key, name)) or tuple(_shortages(after, key, name))
+    if state == "Waiting":
+        shortages = tuple(_shortages(queues, key, name)) or tuple(_shortages(after, key, name, is_to_come=True))
     lacking = {each.resource for each in shortages}
     ahead = (
         [other for other in line[: line.index(key)] if lacking & requests_of(after, other).keys()]
@@ -168,7 +170,7 @@ def waits(queues: Queues, after: Queues, lines: Mapping[str, list[str]], key: st
     )
 
 
-def _shortages(queues: Queues, key: str, name: str) -> Iterator[Shortage]:
+def _shortages(queues: Queues, key: str, name: str, *, is_to_come: bool = False) -> Iterator[Shortage]:
     queue = queues.world.queues.get(name)
     if queue is None or (queue.parent is not None and queue.parent.is_in_cycle):
         return
@@ -192,6 +194,7 @@ def _shortages(queues: Queues, key: str, name: str) -> Iterator[Shortage]:
                         written(resource, quota.nominal if quota is not None else 0),
                         written(resource, queue.usage[fr]),
                         {each: written(resource, amount) for each, amount in sorted(over.items()) if amount > 0},
+                        is_to_come,
                     )
 
 
@@ -241,15 +244,17 @@ def verdict_of(one: WaitingWorkload) -> VerdictSection:
     if one.state != "Waiting":
         return VerdictSection(f"{one.workload} does not wait: it is {one.state.lower()}.", is_good=True)
     if one.shortages:
+        then = ", once those are admitted who come next" if one.shortages[0].is_to_come else ""
         lacks = [f"{each.lacks} of {each.of} {each.resource} in flavor {each.flavor}" for each in one.shortages]
-        return VerdictSection(f"{one.workload} waits: it lacks {listed(lacks, 'and')}.", is_good=False)
+        return VerdictSection(f"{one.workload} waits: it lacks {listed(lacks, 'and')}{then}.", is_good=False)
     return VerdictSection(f"{one.workload} waits ({one.reason or 'it was not looked at yet'}).", is_good=False)
 
 
 def _in_words(lack: Shortage, queue: str) -> str:
-    said = f"ClusterQueue {queue} has {lack.nominal} {lack.resource} of flavor {lack.flavor} and uses {lack.used}"
+    uses, borrows = ("then uses", "then borrows") if lack.is_to_come else ("uses", "borrows")
+    said = f"ClusterQueue {queue} has {lack.nominal} {lack.resource} of flavor {lack.flavor} and {uses} {lack.used}"
     if lack.borrowers:
-        said += "; " + listed([f"{name} borrows {amount}" for name, amount in lack.borrowers.items()], "and")
+        said += "; " + listed([f"{name} {borrows} {amount}" for name, amount in lack.borrowers.items()], "and")
     return f"{said}."
 
 
