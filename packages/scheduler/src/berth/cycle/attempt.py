@@ -121,6 +121,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "alike",
         "found",
         "laps",
         "outcome",
@@ -154,6 +155,10 @@ class Attempt:
         self.started = stopwatch()
         self.laps: list[tuple[str, float]] = []
         """The steps done so far, each with the stopwatch's reading at its end."""
+        self.alike: Attempt | None = None
+        """An attempt at a pod of the same shape that found no node, since which no pod was placed and no node changed:
+        what it was told holds for this one, as far as all filters say which pods their answers are for.
+        """
         self.state = state or CycleState(work or WorkBudget())
         """What plugins pass from one point to the next."""
         self.found = SearchResult()

@@ -123,6 +123,8 @@ def find_nodes(search: Search, attempt: Attempt) -> Outcome | None:
         if not pre.status.code.is_rejection:
             return Outcome(error=f'running PreFilter plugin "{pre.status.plugin}": {pre.status.message}')
         return Outcome(diagnosis=_pre_filter_diagnosis(search, attempt, pre, pre.status))
+    if attempt.alike is not None and (failure := _told_before(attempt, attempt.alike)) is not None:
+        return failure
     searched = _searched(search, attempt, pre)
     if search.policy.nominated_node_first and _fits_where_promised(search, attempt, searched):
         return None
@@ -254,6 +256,26 @@ def _pre_filter_diagnosis(search: Search, attempt: Attempt, pre: PreFiltered, st
     diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)
     diagnosis.note_plugin(status)
     return diagnosis
+
+
+def _told_before(attempt: Attempt, alike: Attempt) -> Outcome | None:
+    """Return what the filters said about another pod when no node was feasible, if they would say it again.
+
+    Nominations differ from pod to pod, and so do answers that are not kept. A partial search is made in any case, since
+    the next one starts where it ends, and so is one that extenders narrow.
+    """
+    profile, found, before = attempt.profile, attempt.found, alike.found
+    diagnosis, pods = alike.outcome.diagnosis, (attempt.pod, alike.pod)
+    if diagnosis is None or before.verdicts is None or alike.outcome.error is not None:
+        return None
+    if profile.extenders or profile.percentage_of_nodes_to_score is not None:
+        return None
+    if any(profile.nominator.node_of(pod.uid) or pod.status.nominated_node_name for pod in pods):
+        return None
+    if found.pre_filtered != before.pre_filtered or not profile.answers_alike(attempt.state, alike.state, pods):
+        return None
+    found.verdicts, found.nodes = before.verdicts, before.nodes
+    return Outcome(diagnosis=diagnosis.again())
 
 
 def _look_everywhere(search: Search, attempt: Attempt, pre: PreFiltered, searched: Mask) -> Outcome | None:

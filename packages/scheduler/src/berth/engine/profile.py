@@ -442,6 +442,13 @@ class Profile:
         capacity = self.table.capacity
         return plan.kept, capacity, tuple([needs.counters(self.memos) for needs in plan.beside_rows])
 
+    def answers_alike(self, state: CycleState, other: CycleState, pods: tuple[PodInfo, PodInfo]) -> bool:
+        """Say whether all filters that did not skip answer by what they keep, the same for two pods as things are."""
+        basis = self.basis(state, pods[0])
+        if basis is None or basis != self.basis(other, pods[1]):
+            return False
+        return all(column.lasts() for column in self._filter_plan(state, pods[0]).kept)
+
     def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Ask every Filter plugin that did not skip about one node; return the first rejection, or all as one."""
         rejections: list[Status] = []

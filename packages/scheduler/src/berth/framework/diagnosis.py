@@ -132,6 +132,16 @@ class Diagnosis:
         """The status of each node that was looked at, by name. Built anew at each call."""
         return {self._name_of(row): group.status for group in self.groups for row in group.rows.tolist()}
 
+    def again(self) -> "Diagnosis":
+        """Return the same for another pod, of which PostFilter has said nothing yet."""
+        found = Diagnosis(self.node_count, self._name_of, self.counted)
+        found.absent_status, found.pre_filter_status = self.absent_status, self.pre_filter_status
+        found.unschedulable_plugins |= self.unschedulable_plugins
+        found.pending_plugins |= self.pending_plugins
+        if self.counted is None:
+            found.groups.extend(self.groups)
+        return found
+
     def add(self, status: Status, rows: NDArray[np.intp]) -> None:
         """Note why nodes were rejected, and by which plugins."""
         self.groups.append(RejectedNodes(status, rows))

@@ -117,6 +117,7 @@ class GroupTrial:
 
     def run(self, queued_pods: Sequence[QueuedPod], *, makes_room: bool) -> Steps[None]:
         """Try the pods in this order; whatever is placed stays placed."""
+        refused: dict[int, Attempt] = {}  # by shape; until another member is placed, nothing changes for these
         try:
             for queued in queued_pods:
                 tools = self._tools
@@ -124,7 +125,13 @@ class GroupTrial:
                 member = Member(queued, attempt)
                 self.members.append(member)
                 force_setattr(member.attempt.state, "skip_post_filter", not makes_room)
+                attempt.alike, shape = refused.get(id(queued.pod.shape)), id(queued.pod.shape)
                 failure = yield from self._try(member)
+                # Reserve may have changed what plugins answer, even where it was undone.
+                if attempt.outcome.diagnosis is None or member.node_name or member.rejection is not None:
+                    refused.clear()
+                else:
+                    refused.setdefault(shape, attempt)
                 member.seconds = self._tools.stopwatch() - member.attempt.started
                 if failure is not None:
                     self.status = error(OTHER_FAILED.format(failure))
