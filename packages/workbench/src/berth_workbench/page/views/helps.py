@@ -8,7 +8,7 @@ from berth_workbench.page.views.answer import show_tries
 from berth_workbench.page.views.elements import tag
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.search import TRIALS_OF_ALL
-from berth_workbench.planning.help.words import in_short, whether_ever
+from berth_workbench.planning.help.words import gang_in_words, in_short, whether_ever
 from berth_workbench.questions.remedies import trial_of
 from berth_workbench.sources.source import Source
 
@@ -39,6 +39,8 @@ def show_help(ahead: Ahead, helps: Mapping[str, Help] | None, pods: Sequence[str
     else:
         if len(pods) > 1 and not known.pods:  # they are looked at one by one
             tag("p", f"For {known.pod}, and each of the others by itself:", "soft")
+        for sentence in gang_in_words(known) if known.lacks else ():
+            tag("p", sentence)
         if known.never:
             tag("p", whether_ever(known), "warn")
         with tag("ul", classes="remedies"):

@@ -4,7 +4,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from shlex import quote
 from typing import Any
 
@@ -166,24 +166,31 @@ def lines_of(found: Help, width: int = 80) -> Iterable[str]:
 
 
 def _gang_lines(found: Help, width: int) -> Iterable[str]:
+    first, *more = gang_in_words(found)
+    for sentence in (f"No: {first}", *more):
+        yield from wrapped(sentence, width, "", "  ")
+
+
+def gang_in_words(found: Help) -> Iterator[str]:
     """Yield for how many of a gang there is room, what keeps the next one out, and since when they wait."""
     made_by = f" ({found.workload.replace('/', ' ', 1)})" if found.workload else ""
     whose = f"{found.replicas} pods of {found.group.replace('/', ' ', 1)}{made_by}"
     where = f", in {found.together_in} {found.part}" if found.part else ""
-    have = f"{found.have_place} of {whose} have a place together{where}; {found.needs_field} is {found.needed}"
-    yield from wrapped(f"No: {have}.", width, "", "  ")
+    have = f"{found.have_place} of {whose} have a place together{where}"
+    yield f"{have}; {found.needs_field} is {found.needed}."
     lacks = [lack_in_words(lack, found) for lack in found.lacks]
-    yield from wrapped(f"{found.pod} has none: {', '.join(lacks)}.", width, "", "  ")
+    yield f"{found.pod} has none: {', '.join(lacks)}."
     if len(found.parts) > 1:
         told = [f"{each.have_place} in {each.part}" for each in found.parts]
-        yield from wrapped(f"By {found.together_in}: {names_in_words(told)} have a place.", width, "", "  ")
+        yield f"By {found.together_in}: {names_in_words(told)} have a place."
     waits = [f"Waits since {found.since}."] if found.since else []
     if found.held is not None:
         count = len(found.held.pods)
         who = "1 member" if count == 1 else f"{count} members"
         hold = f"hold{'s' if count == 1 else ''} {held_in_words(found.held.holds)} until {found.held.until}"
         waits.append(f"{who} at Permit {hold}.")
-    yield from wrapped(" ".join(waits), width, "", "  ") if waits else ()
+    if waits:
+        yield " ".join(waits)
 
 
 def lack_in_words(lack: Lack, found: Help) -> str:
