@@ -356,7 +356,7 @@ def the_table_of_nodes(visitor, tmp_path):
     visitor.page.get_by_role("button", name="Show 35 more").click()
     visitor.until("document.querySelectorAll('tbody tr').length === 60")
     visitor.page.get_by_role("button", name="Node", exact=True).click()
-    assert rows.first.inner_text().split()[0] == "node-00"
+    visitor.until("document.querySelector('tbody th').textContent === 'node-00'")
     visitor.page.get_by_label("Find in").fill("node-07")
     visitor.until("document.querySelectorAll('tbody tr').length === 1")
     assert "cordoned" in visitor.text("tbody")
