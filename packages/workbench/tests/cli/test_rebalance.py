@@ -123,7 +123,7 @@ def test_what_fits_as_things_are_needs_no_search_and_no_cordon(cluster, tmp_path
         new |= {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": spec}
     manifest = tmp_path / "new.json"
     manifest.write_text(json.dumps(new))
-    said = run("--cluster", cluster, "--goal", "free-shape", "-f", manifest).output
+    said = run("--cluster", cluster, "--goal", "free-shape", "-f", manifest).stdout
     assert said.splitlines()[1] == says
     assert ("cordon" in said, "Each step" in said) == (cpu == "4", cpu == "4")
 

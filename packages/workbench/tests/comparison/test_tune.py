@@ -346,7 +346,7 @@ def test_the_command(files):
 
     plain = invoke("--objective", "nodesUsed", "--plugins", FIT, "--plot", str(files / "course.svg"))
     assert plain.exit_code == 0, plain.output
-    told, _, text = plain.output.partition("---\n")
+    told, _, text = plain.stdout.partition("---\n")
     best = f"Better than default with each of 2 seeds that the search has not seen: {STRATEGY} MostAllocated ("
     assert " ".join(told.split()).startswith(f"Assumed: the default configuration; --config names another. {best}")
     best = ConfigurationSource.of_document("best", yaml.safe_load(text)).load()

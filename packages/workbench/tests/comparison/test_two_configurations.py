@@ -214,7 +214,7 @@ def test_the_command(files):
     usual = ("even.yaml", "packed.yaml", "--cluster", "cluster.yaml", "-f", "pods.yaml")
     result = invoke(files, *usual, "--prices", "prices.yaml", "--plot", "out.svg")
     assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
+    lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert "pods decided differently; B (packed.yaml) is better in " in " ".join(lines[:2])
     assert any(line.startswith("Of the pods that are decided differently, ") for line in lines)
@@ -226,7 +226,7 @@ def test_the_command(files):
     assert {each["kind"] for each in as_json["decisions"]["changes"]} == {"elsewhere"}
     assert as_json["causes"] == {"NodeResourcesFit": len(as_json["decisions"]["changes"])}
     same = invoke(files, "default", "default", *usual[2:])
-    assert same.output.splitlines()[0].startswith("0 of 6 pods decided differently; neither is better")
+    assert same.stdout.splitlines()[0].startswith("0 of 6 pods decided differently; neither is better")
 
 
 @pytest.mark.parametrize(

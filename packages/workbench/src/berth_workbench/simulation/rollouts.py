@@ -82,12 +82,12 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
             continue
         manifest = WorkloadManifest(document, namespace)
         manifests.append(manifest)
-        found = find_by_key(site, manifest.kind, manifest.key, by_owner)
-        if found is None or not found.pods:
-            if found is not None or not _is_refused(site, document, namespace):
+        known = find_by_key(site, manifest.kind, manifest.key, by_owner)
+        if known is None or not known.pods:
+            if known is not None or not _is_refused(site, document, namespace):
                 fresh.append(document)
         else:
-            running.append((found, manifest))
+            running.append((known, manifest))
     note_manifests(site, manifests)
     cluster = site.cluster
     expansion = expand(
@@ -106,8 +106,12 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
     site.templates |= expansion.templates
     cluster.create([*(obj for obj in expansion.objects if not _is_kept(site, obj)), *expansion.pods])
     site.settle()
-    for workload, manifest in running:
-        if _is_up_to_date(site, workload, manifest):
+    for found, manifest in running:
+        workload: RunningWorkload | None = found
+        # A manifest before it may have its pods, too, and pods are preempted for others.
+        if any(("Pod", pod.key) not in cluster.objects for pod in found.pods):
+            workload = find_by_key(site, found.kind, found.key)
+        if workload is None or _is_up_to_date(site, workload, manifest):
             continue
         roll_out(site, workload, manifest)
         note_replicas(site, workload.kind, workload.key)
