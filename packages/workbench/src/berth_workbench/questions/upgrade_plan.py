@@ -92,6 +92,8 @@ def _summary(plan: UpgradePlan) -> Iterator[str]:
         yield f"{counted(lost, 'pod')} without a controller would be lost."
     if waiting := sum(len(step.waiting) for step in plan.steps):
         yield f"{counted(waiting, 'pod')} would wait for their own node to come back: no other takes them."
+    for gang, count in plan.gang_stops.items():
+        yield f"PodGroup {gang} would be stopped {'once' if count == 1 else f'{count} times'}."
     if plan.pending_before or plan.pending_after:
         yield f"{plan.pending_before:,} pending before, {plan.pending_after:,} after."
 

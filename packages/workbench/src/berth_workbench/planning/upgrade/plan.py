@@ -1,5 +1,6 @@
 """A plan for upgrading nodes: steps in order, with everything that each moves, loses or cannot do."""
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -34,6 +35,10 @@ class UpgradeStep(msgspec.Struct, frozen=True, rename="camel"):
     preempted: int = 0
     waves: int = 0
     """How often evictions had to wait until the pods evicted before ran elsewhere, and once more."""
+    stops: tuple[str, ...] = ()
+    """Pod groups that have as many pods with a node as they need before the step, and too few once its pods have left,
+    as `namespace/name`.
+    """
 
 
 class BlockedPod(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,6 +99,11 @@ class UpgradePlan(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...] = ()
     is_complete: bool = True
     """False if it was stopped: the steps are those found by then."""
+
+    @property
+    def gang_stops(self) -> dict[str, int]:
+        """How often each pod group is stopped that is stopped at all, the most often first."""
+        return dict(Counter(name for step in self.steps for name in step.stops).most_common())
 
     @property
     def upgraded(self) -> int:

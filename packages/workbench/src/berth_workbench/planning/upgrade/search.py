@@ -1,13 +1,15 @@
 """How to upgrade nodes pool by pool: in which order, how many together, with how many surge nodes.
 
 The heuristic part: pools with most room come first, and in each pool the nodes with the least requests, since an empty
-node that has come back takes the next ones' pods. Where a step leaves a pod without a node, a node like the one it was
+node that has come back takes the next ones' pods; where the plan may choose how many go together, the nodes of a gang
+do if they can. Where a step leaves a pod without a node, a node like the one it was
 on is added, until the pool goes through. Proven by trying: every step of the plan, in this order; and of a pool's surge
 nodes, that without any one of them a step fails, where nodes go as many at a time as asked for (one, where the plan may
 choose). Another order might need fewer. Where a surge node could not be taken away again, fewer at a time are tried,
 and the plan is the one that leaves the fewest behind.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,6 +36,7 @@ from berth_workbench.planning.whatif import natural
 from berth_workbench.showing.ask import HowAsked, HowSaid, PoolLabel
 from berth_workbench.simulation.changes import ChangeError, Drain
 from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
+from berth_workbench.simulation.gangs import declared_gang, gangs_of
 from berth_workbench.simulation.measures import pending_pods
 from berth_workbench.simulation.site import Site
 from berth_workbench.simulation.situation import Situation
@@ -353,11 +356,13 @@ class UpgradeSearch:
             self._add(pool, run, known.surge)
         left = [name for name in known.order or names if name not in run.blocked]
         size = at_once or 1
+        alone = set[str]()
+        """Nodes that cannot go together with all others that their gangs are on."""
         had_gone: dict[str, int] = {}
         """How many nodes had gone when a node was found to be blocked."""
         while left or (left := [name for name, count in had_gone.items() if count < len(run.order)]):
             size = min(run.smaller.get(left[0], size), len(left))
-            batch = left[:size]
+            batch = left[:size] if at_once or left[0] in alone else self._with_gangs(left, size)
             tried = self._batch(batch, run)
             if tried.is_good:
                 run.steps.append(_step("upgrade", pool, batch, tried))
@@ -371,10 +376,12 @@ class UpgradeSearch:
                 for name in batch:
                     run.blocked.pop(name, None)
                     had_gone.pop(name, None)
-                left = left[size:]
+                left = [name for name in left if name not in batch]
                 size = at_once or (size if self._is_spent else 2 * size)
             elif at_once is None and size > 1:
                 size //= 2
+            elif at_once is None and len(batch) > 1:
+                alone.add(batch[0])
             elif not may_add:
                 run.failure = f"{', '.join(batch)}: {tried.why_not}"
                 return run
@@ -385,6 +392,25 @@ class UpgradeSearch:
         for name in reversed(run.names):
             self._remove(pool, run, name)
         return run
+
+    def _with_gangs(self, left: Sequence[str], size: int) -> list[str]:
+        """Return so many nodes to go together, and the others of gangs that would be stopped by those on them."""
+        cluster = self._cluster
+        if not any(declared_gang(cluster, pod) for name in left[:size] for pod in self.site.pods_on(name)):
+            return list(left[:size])
+        nodes_of: dict[str, list[set[str]]] = {}
+        for gang in gangs_of(cluster):
+            nodes = Counter(pod.spec.node_name for pod in gang.members if pod.spec.node_name)
+            for name, count in nodes.items():
+                if gang.placed - count < gang.needed <= gang.placed:
+                    nodes_of.setdefault(name, []).append(set(nodes))
+        batch: dict[str, None] = {}
+        for name in left:
+            if len(batch) >= size:
+                break
+            mates = set[str]().union(*nodes_of.get(name, ()))
+            batch |= dict.fromkeys((name, *(each for each in left if each in mates)))
+        return list(batch)
 
     def _batch(self, batch: Sequence[str], run: _Run) -> TriedStep:
         """Try a batch, and keep it where it is good.
@@ -483,4 +509,5 @@ def _step(action: str, pool: str, names: Sequence[str], tried: TriedStep) -> Upg
         waiting=tried.waiting,
         preempted=tried.preempted,
         waves=tried.waves,
+        stops=tried.stops,
     )

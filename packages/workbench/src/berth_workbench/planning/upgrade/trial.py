@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from berth.api.pod import Pod
 from berth_workbench.planning.upgrade.plan import BlockedPod, UpgradeMove
 from berth_workbench.simulation.budgets import follows_its_node, is_active, is_daemon, is_mirror
+from berth_workbench.simulation.gangs import declared_gang, gangs_of
 from berth_workbench.simulation.measures import is_pending
 from berth_workbench.simulation.node_changes import (
     add_nodes,
@@ -40,6 +41,8 @@ class TriedStep:
     waiting: tuple[str, ...] = ()
     preempted: int = 0
     waves: int = 0
+    stops: tuple[str, ...] = ()
+    """The pod groups that have too few pods with a node once those of these nodes have left."""
 
     @property
     def is_good(self) -> bool:
@@ -121,6 +124,7 @@ class DrainTrial:
         for name in names:
             set_unschedulable(site, name, unschedulable=True)
         leaving = by_workload(pod for name in names for pod in site.pods_on(name) if not follows_its_node(pod))
+        tried.stops = self._stopped_by(leaving)
         while leaving:
             refused = evict_allowed(site, leaving, by)
             site.settle()
@@ -134,6 +138,18 @@ class DrainTrial:
         self.evicted += len(site.departures) - before
         cluster.publish_budgets()
         return tried
+
+    def _stopped_by(self, leaving: Sequence[Pod]) -> tuple[str, ...]:
+        """The gangs that have enough pods with a node, and not without these."""
+        cluster, keys = self._cluster, {pod.key for pod in leaving}
+        if not any(declared_gang(cluster, pod) for pod in leaving):
+            return ()
+        found = []
+        for gang in gangs_of(cluster):
+            leave = sum(pod.key in keys for pod in gang.members)
+            if gang.placed - leave < gang.needed <= gang.placed:
+                found.append(gang.key)
+        return tuple(found)
 
     def _strained(self) -> tuple[str, ...]:
         """The budgets that the trial has brought below what they demand; one that was there before is not its fault."""
