@@ -42,7 +42,7 @@ from packages.workbench.tests.questions.every import QUESTIONS
 from packages.workbench.tests.questions.ill_fitting import OWNERS, IllFittingWorld
 from tests.effort import worlds_of
 
-WORLDS, A_CASE, QUICK = worlds_of(1000, in_all=200), 20, 24
+WORLDS, A_CASE, QUICK = worlds_of(1000, in_all=80), 20, 24
 NOT_OF_A_CLUSTER = {"simulate"}
 WEB = b"""
 apiVersion: apps/v1
