@@ -153,7 +153,7 @@ def test_there_are_five_questions():
 def test_a_question_of_the_readme_is_answered_as_it_says(words, said, monkeypatch):
     monkeypatch.chdir(ROOT)
     answer = CliRunner().invoke(main, words[1:])
-    first, *printed = answer.output.splitlines()
+    first, *printed = answer.stdout.splitlines()
     assert first == ASSUMED
     assert is_shortened(said, printed), answer.output
 
