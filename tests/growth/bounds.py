@@ -11,11 +11,12 @@ import berth.state.label_index
 import berth.state.objects
 import berth.state.pod_index
 import berth.state.topology
+import berth.state.views
 from berth.api.recent import Recent
 from berth.api.shared_parts import RecentParts
 from berth.cycle.decision import Trace
 from berth.state.change_log import ChangeLog
-from berth.state.views import Memory
+from berth.state.views import VIEW_BYTES, Memory
 
 NUMBERS = (
     (berth.engine.columns, "JOURNAL_AT_MOST"),
@@ -27,6 +28,7 @@ NUMBERS = (
     (berth.state.objects, "CHANGES_KEPT"),
     (berth.state.pod_index, "SPARE_TERMS"),
     (berth.state.topology, "MAX_SUMS"),
+    (berth.state.views, "YOUNG_BYTES"),
 )
 """Bounds on the number of things that are themselves small, whatever objects say."""
 
@@ -44,6 +46,8 @@ def lower_numbers_of_parts(number):
             part.at_most = number
         elif isinstance(part, ChangeLog):
             part._keep = number
+        elif isinstance(part, Memory):
+            part.max_bytes = number * VIEW_BYTES
 
 
 def lower_sizes_of_parts():

@@ -20,7 +20,6 @@ from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 from berth_plugins.cli import definitions
 from berth_workbench.comparison.configurations import ConfigurationSource
-from berth_workbench.page import cluster_file
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.followed import resources_followed
 from berth_workbench.simulation.steps import Manifests
@@ -29,6 +28,7 @@ from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.header import NOT_SERVED, Missing
 from berth_workbench.snapshot.snapshot import read_cluster
 from berth_workbench.snapshot.writer import taken_from_cluster, taken_from_files, write_snapshot
+from berth_workbench.sources import cluster_file
 from packages.workbench.tests.asking import capacity_after, rebalance, what_if
 from tests.guests import registry_with_guests
 

@@ -555,10 +555,6 @@ def a_new_question_ends_the_old(visitor):
         assert page.locator("[role=alert]").count() == 0
     visitor.open("/tune")
     page.get_by_role("button", name="Begin the search").wait_for()
-    visitor.open("/tune?seeds=100&budget=100000")  # half an hour, which only "Stop" can end within this test
-    page.get_by_role("button", name="Stop").click()
-    page.locator(".verdict, .problem").first.wait_for()
-    assert page.locator(".under-way").count() == 0
 
 
 def an_answer_is_kept(visitor):
