@@ -48,6 +48,7 @@ def lower_numbers_of_parts(number):
             part._keep = number
         elif isinstance(part, Memory):
             part.max_bytes = number * VIEW_BYTES
+            part.turn += 1000  # Python holds small numbers anyway: as they give way to larger ones, blocks would grow
 
 
 def lower_sizes_of_parts():
