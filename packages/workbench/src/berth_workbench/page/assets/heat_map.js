@@ -283,7 +283,7 @@ export default {
       }
       pen.globalAlpha = 1;
       const chosen = this.node ? this.columns.names.indexOf(this.node) : -1;
-      if (chosen >= 0) ring(pen, ink.focus, ...spot(layout, chosen), layout.side, 3);
+      if (layout.where.has(chosen)) ring(pen, ink.focus, ...spot(layout, chosen), layout.side, 3);
       const lit = this.hover ?? this.at;
       if (lit >= 0 && layout.where.has(lit)) ring(pen, ink.focus, ...spot(layout, lit), layout.side, 2);
       this.legend = { low, high, colours };
