@@ -114,6 +114,7 @@ def test_a_search_adds_nodes_whether_or_not_the_table_of_nodes_is_full(count):
     found = World(workload[0], *nodes(count), *full, *workload[1:]).help()
     (more,) = (each for each in found.changes if each.kind == "node")
     assert more.what.startswith("add 4 nodes like n0 ") and more.still_pending == 0
+    assert more.like == "n0"
 
 
 def pooled(*names):
@@ -148,6 +149,7 @@ def test_one_node_large_enough_for_those_who_come_first_is_less_than_several():
     found = World(big, *nodes(1), full, *others).help()
     (more,) = (each for each in found.changes if each.kind == "node")
     assert more.what == "add a node like n0, but with 42 CPU"
+    assert more.like == ""
     assert (more.fits_on, more.gains) == (("n0-new-1",), ("default/a0", "default/a1"))
 
 

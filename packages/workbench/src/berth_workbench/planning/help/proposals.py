@@ -76,6 +76,8 @@ class Proposal(NamedTuple):
     steps: tuple[ProposedStep, ...]
     what: str = ""
     """All of them in words, where those of the first step do not say it."""
+    like: str = ""
+    """The node of the cluster that new ones are like; empty for nodes that are made to measure."""
 
     @property
     def pod(self) -> Pod | None:
@@ -97,6 +99,7 @@ class Proposal(NamedTuple):
             cost=round(self.cost, 6),
             command=first.command,
             with_=tuple(rest),
+            like=self.like,
         )
 
 
@@ -152,7 +155,9 @@ def of_new_nodes(cluster: SimulatedCluster, model: Node, what: str, count: int) 
     made = [each for found in nodes_like(cluster, model, count) for each in found]
     what = f"add {'a node' if count == 1 else f'{count} nodes'} {what}"
     told = on_cluster(what, {"manifests": [_manifest_of(each) for each in made]}, patch_type="create")
-    return Proposal("node", NEW_NODE_COST * count, (ProposedStep(told, like=(model, count)),))
+    name = model.metadata.name
+    like = name if cluster.objects.get(("Node", name)) == model else ""
+    return Proposal("node", NEW_NODE_COST * count, (ProposedStep(told, like=(model, count)),), like=like)
 
 
 def _manifest_of(obj: Any) -> Json:

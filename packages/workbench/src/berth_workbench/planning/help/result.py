@@ -59,6 +59,8 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
     """Pods of others that have a place by it, too."""
     still_pending: int = 0
     """How many pods of the workload have no place even then; only where nothing was found that places all of them."""
+    like: str = ""
+    """The node of the cluster that new ones are like; empty where none are added, or they are made to measure."""
 
 
 class Awaited(msgspec.Struct, frozen=True, rename="camel"):
