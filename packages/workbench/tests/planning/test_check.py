@@ -106,6 +106,19 @@ def test_how_many_nodes_a_rollout_takes_is_tried_with_the_whole_rollout():
     assert (found.fits, fits(added.count - 1), fits(added.count)) == ("no", "no", "now")
 
 
+def test_more_nodes_may_be_like_one_that_the_change_itself_brings():
+    """Eight pods of 30 CPUs each: a node takes two, so that the one of the change and three more take all."""
+    big = """---
+apiVersion: v1
+kind: Node
+metadata: {name: big}
+status: {allocatable: {cpu: "64", memory: 64Gi, pods: "110"}}
+"""
+    tight = "strategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 1}},"
+    found = asked(TWO, deployment("web", 8, more=tight), big + deployment("web", 8, cpu="30", more=tight))
+    assert [(each.like, each.count) for each in found.more.nodes] == [("big", 3)]
+
+
 def test_replicas_that_nobody_writes_are_the_autoscalers():
     running = [web(at) for at in range(3)]
     found = asked(TWO, deployment("web", 1, said=False), deployment("web", 1, said=False, cpu="2"), *running)

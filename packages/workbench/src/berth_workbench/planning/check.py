@@ -161,8 +161,10 @@ def check(
         judge = _Judge(site, sides, before, result, places or {})
         rows = judge.rows()
         more, zones = judge.more(rows), tuple(judge.zones(losses, watch))
+        # The change may bring the very nodes that more would be like; before it there are none of them.
+        models = [site.cluster.objects["Node", each.like] for each in (more.nodes if more is not None else ())]
     if more is not None and any(each.is_stuck for each in rows):
-        more = _enough_for_rollouts(site, step, situation.namespace, more)
+        more = _enough_for_rollouts(site, step, situation.namespace, more, models)
     return judge.judged(rows, more, zones)
 
 
@@ -284,7 +286,7 @@ def _zone_losses(site: Site, watch: WorkWatch) -> dict[str, Counter[Owner]]:
 class _Judge:
     """Says what a change has come to in a cluster."""
 
-    __slots__ = ("_after", "_before", "_places", "_result", "_sides", "_site", "_victims")
+    __slots__ = ("_after", "_before", "_places", "_refusals", "_result", "_sides", "_site", "_stuck", "_victims")
 
     def __init__(
         self, site: Site, sides: _Sides, before: _Census, result: WhatIfResult, places: Mapping[Owner, ManifestPlace]
@@ -295,10 +297,14 @@ class _Judge:
         preempted = (each for each in result.evicted if each.is_preempted)
         self._victims = Counter((known.get(each.pod, ("Pod", each.pod)), known.get(each.by)) for each in preempted)
         """How often a pod of one workload had to make way for one of another."""
+        self._refusals: defaultdict[Owner, list[str]] = defaultdict(list)
+        """By what makes the pods: why the API server refuses them, for each of those that it refuses."""
+        for each in site.cluster.refused.values():
+            self._refusals[_owner_of(site, each.pod)].append(each.why)
+        self._stuck = {(each.kind, each.name): each.message for each in result.broken if each.reason == ROLLOUT_STUCK}
 
     def judged(self, rows: Sequence[CheckedWorkload], more: MoreNodes | None, zones: tuple[ZoneLoss, ...]) -> Check:
         """Return the answer. The cluster may be as it was before by then."""
-        is_short = any(each.level == "error" for each in rows)
         broken = [each for each in self._result.broken if each.reason not in TOLD_BY_WORKLOAD]
         findings = [
             *self._of_rows(rows, more),
@@ -312,7 +318,7 @@ class _Judge:
             *self._of_zones(zones),
         ]
         findings.sort(key=lambda each: -LEVELS.index(each.level))
-        is_short = is_short or any(_level_of(each) == "error" for each in broken)
+        is_short = "error" in {*(each.level for each in rows), *map(_level_of, broken)}
         makes_room = any(victim != by for victim, by in self._victims)
         return Check(
             verdict=worst(each.level for each in findings),
@@ -343,14 +349,13 @@ class _Judge:
         was, now = (
             {pod.metadata.uid for pod in census.pods.get(_made_by(key), ())} for census in (self._before, self._after)
         )
-        return was == now and key not in self._sides.refused and not self._refused(key)
+        return was == now and key not in self._sides.refused and _made_by(key) not in self._refusals
 
     def _row(self, key: Owner) -> CheckedWorkload:
         sides, owner = self._sides, _made_by(key)
         was, now = self._before.pods.get(owner, ()), self._after.pods.get(owner, ())
-        refused = self._refused(key)
-        manifest = sides.head.get(key)
-        stuck = next((e for e in self._result.broken if (e.kind, e.name, e.reason) == (*key, ROLLOUT_STUCK)), None)
+        refused = self._refusals.get(owner, ())
+        manifest, stuck = sides.head.get(key), self._stuck.get(key)
         before = _wanted(sides.base.get(key), len(was))
         if key not in sides.touched or key in sides.refused:
             after = before
@@ -364,7 +369,7 @@ class _Judge:
         if not why and pending is not None:
             lacks, why = self._lack(pending), why_pending(self._site.cluster, pending)
         if not why and stuck is not None:
-            why = stuck.message
+            why = stuck
         was_placed = self._before.placed(owner)
         missed = before - was_placed
         level: Level = "ok"
@@ -386,11 +391,6 @@ class _Judge:
             is_stuck=stuck is not None,
             level=level,
         )
-
-    def _refused(self, key: Owner) -> list[str]:
-        """Return for each pod of a workload that the API server refuses why it does."""
-        owner = _made_by(key)
-        return [each.why for each in self._site.cluster.refused.values() if _owner_of(self._site, each.pod) == owner]
 
     def _lack(self, pod: Pod) -> Shortfall | None:
         """Return of what most nodes have too little for a pod; None where amounts are not what it lacks."""
@@ -482,15 +482,17 @@ def _requests(rows: Iterable[CheckedWorkload], before: _Census, after: _Census) 
     return {name: f"{'+' if changed[name] > 0 else ''}{amount(name, changed[name])}" for name in ordered}
 
 
-def _enough_for_rollouts(site: Site, step: Manifests, namespace: str, more: MoreNodes) -> MoreNodes | None:
+def _enough_for_rollouts(
+    site: Site, step: Manifests, namespace: str, more: MoreNodes, models: Sequence[Node]
+) -> MoreNodes | None:
     """Return with how many more nodes rollouts get through, from those on that their pods so far need; None if unknown.
 
     A rollout makes further pods once these have a place. Each number is tried with the nodes there from the start.
+    `models` are what the nodes of `more` are like.
     """
     if more.left or len(more.nodes) != 1:
         return None
-    (added,) = more.nodes
-    model = site.cluster.objects["Node", added.like]
+    (added,), (model,) = more.nodes, models
     for count in range(added.count, added.count + TRIES):
         with Rehearsal(site):
             pending = len(pending_pods(site.cluster))
