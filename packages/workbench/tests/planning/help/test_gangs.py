@@ -6,6 +6,7 @@ What helps follows from how small the clusters are: two of the pods have room, o
 from berth.config.feature_gates import feature_gates
 from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
+from berth_workbench.planning.help import standing
 from berth_workbench.planning.help.search import what_would_help
 from berth_workbench.planning.help.words import lines_of
 from berth_workbench.simulation.cluster import SimulatedCluster
@@ -145,6 +146,18 @@ def test_a_gang_of_one_rack_is_told_of_the_rack_with_most_places():
     assert (outside.nodes, outside.reason, outside.plugin) == (4, "outside rack b", "")
     node = by_kind(found)["node"]
     assert (len(node.patch["manifests"]), node.what.endswith("in rack b")) == (1, True), "in another rack it takes two"
+
+
+def test_an_answer_about_some_of_the_racks_says_that_there_are_more(monkeypatch):
+    """Twelve pods are placed in each rack; where 48 may be placed in all, that is four racks of five."""
+    fifth = [make_node(f"{rack}-{i}").label("rack", rack).capacity({GPU: "8"}, cpu="32", memory="128Gi", pods="110")
+             for rack in "de" for i in range(2)]  # fmt: skip
+    asked = [*RACKS, *fifth, of_one_rack(12), *members(12, gpus=4)]
+    whole = help_with(*asked, gates=IN_A_RACK)
+    assert (len(whole.parts), whole.is_complete) == (5, True)
+    monkeypatch.setattr(standing, "MAX_PLACED", 48)
+    part = help_with(*asked, gates=IN_A_RACK)
+    assert (len(part.parts), part.is_complete) == (4, False)
 
 
 def test_a_gang_of_one_rack_is_told_where_no_node_has_the_label():

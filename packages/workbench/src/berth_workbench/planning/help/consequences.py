@@ -100,6 +100,11 @@ class Consequences:
         self._standing: StandingMembers | None = None
         """The members of a gang that have room and wait for the others, as the filters are to see them."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a gang might go to more parts of the cluster than were looked at."""
+        return self._standing is not None and self._standing.is_cut
+
     @contextmanager
     def of_group(self, pod: Pod, *, is_there: bool) -> Iterator[None]:
         """Let everybody find a place who does, for the length of a block; the pods that then have none are waiting.

@@ -155,8 +155,9 @@ def _helped_group(
             group = consequences.group
             if not group.waiting:
                 return _told_of(group, _placed(pod, consequences.placed, filters.trials))
-            found = searched(PodQuestion(filters, group.pod, group), consequences)
-            return msgspec.structs.replace(_told_of(group, found), parts=parts_of(filters, group))
+            found = _told_of(group, searched(PodQuestion(filters, group.pod, group), consequences))
+            is_complete = found.is_complete and not consequences.is_cut
+            return msgspec.structs.replace(found, parts=parts_of(filters, group), is_complete=is_complete)
     except StoppedError:
         return Help(pod.key, "pending", answer.message, trials=filters.trials, is_complete=False)
 
