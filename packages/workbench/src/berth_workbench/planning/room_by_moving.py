@@ -90,7 +90,7 @@ class MoveSearch:
         wanting: Callable[[], list[Pod]],
         local: Mapping[str, LocalVolumes],
         tries: int = TRIES,
-        together: "Together | None" = None,
+        together: Together | None = None,
     ) -> None:
         """`wanting` returns the pods that have no place yet; `local` the local volumes of pods, by `namespace/name`.
 

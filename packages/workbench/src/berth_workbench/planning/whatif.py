@@ -237,13 +237,13 @@ class WhatIfRun:
 
     def _result(self, is_complete: bool, notes: tuple[str, ...]) -> WhatIfResult:
         outcomes = tuple(sorted(self._outcomes(), key=lambda each: natural(each.pod)))
+        left = gangs_of(self._cluster)
         gangs = tuple(
             outcome_of(self._cluster, each, is_stopped=each.key in self._ran)
-            for each in gangs_of(self._cluster)
+            for each in left
             if each.placed < each.needed
         )
-        known = {each.name for each in gangs}
-        gone = self._ran.keys() - known - {each.key for each in gangs_of(self._cluster)}
+        gone = self._ran.keys() - {each.key for each in left}
         gangs += tuple(GangOutcome(key, self._ran[key], 0, 0, is_stopped=True) for key in sorted(gone))
         self._cluster.publish_budgets()
         broken = self._site.broken

@@ -2,8 +2,7 @@
 
 A PodGroup of Kubernetes says so where the plugin GangScheduling is in the pod's profile, and one of scheduling.x-k8s.io
 where Coscheduling is. Whoever asks about such a pod asks `gang_of` first, and then about the whole. A PodGroup may be
-one of several of a Workload, and its pods those of a Job: `groups_named` finds the groups by any of these names.
-v1.37 declares groups of groups and claims for groups; they are found here, too, once their decisions can be recorded.
+one of several of a Workload: `group_named` and `groups_of_workload` find the groups by these names.
 """
 
 from collections import Counter
