@@ -7,7 +7,7 @@ claims.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -83,10 +83,15 @@ class FreeDevices(msgspec.Struct, frozen=True, rename="camel"):
     is_complete: bool = True
 
 
+def device_plugin(cluster: SimulatedCluster) -> DynamicResources | None:
+    """Return the plugin that looks at claims; None where no profile of the scheduler has it."""
+    plugins = (each.plugin for profile in cluster.core.profiles.values() for each in profile.plugins)
+    return next((each for each in plugins if isinstance(each, DynamicResources)), None)
+
+
 def free_devices(cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> FreeDevices:
     """Return which devices are free; the cluster is left as it was."""
-    plugins = (each.plugin for profile in cluster.core.profiles.values() for each in profile.plugins)
-    plugin = next((each for each in plugins if isinstance(each, DynamicResources)), None)
+    plugin = device_plugin(cluster)
     names = sorted(each.metadata.name for each in cluster.of(DeviceClass))
     work, classes = WorkBudget(STEPS), []
     watch.begin("looking at devices", len(names))
@@ -97,11 +102,12 @@ def free_devices(cluster: SimulatedCluster, watch: WorkWatch = UNWATCHED) -> Fre
             break
         classes.append(found)
         watch.advance()
-    slices = list(cluster.of(ResourceSlice))
+    slices = sorted(cluster.of(ResourceSlice), key=lambda each: (each.spec.driver, each.spec.pool.name))
+    whole, shares = _taken(cluster)
     return FreeDevices(
         tuple(classes),
-        tuple(_counters(cluster, slices)),
-        tuple(_shared(cluster, slices)),
+        tuple(_counters(slices, {*whole, *shares})),
+        tuple(_shared(slices, shares)),
         is_complete=plugin is None or len(classes) == len(names),
     )
 
@@ -142,9 +148,10 @@ def _claim_for(name: str, count: int) -> ResourceClaim:
 
 
 Device = tuple[str, str, str]
+Shares = Mapping[Device, list[dict[str, int]]]
 
 
-def _taken(cluster: SimulatedCluster) -> tuple[set[Device], dict[Device, list[dict[str, int]]]]:
+def _taken(cluster: SimulatedCluster) -> tuple[set[Device], Shares]:
     """Return the devices that a claim has for itself, and of shared ones what each share takes."""
     whole, shares = set[Device](), defaultdict[Device, list[dict[str, int]]](list)
     for claim in cluster.of(ResourceClaim):
@@ -159,19 +166,18 @@ def _taken(cluster: SimulatedCluster) -> tuple[set[Device], dict[Device, list[di
     return whole, shares
 
 
-def _counters(cluster: SimulatedCluster, slices: list[ResourceSlice]) -> Iterator[AmountLeft]:
-    whole, shares = _taken(cluster)
+def _counters(slices: Sequence[ResourceSlice], taken: Set[Device]) -> Iterator[AmountLeft]:
     used, users = Counter[tuple[str, str, str, str]](), Counter[tuple[str, str, str, str]]()
     for each in slices:
         pool = each.spec.driver, each.spec.pool.name
         for device in each.spec.devices:
-            if (*pool, device.name) in whole or (*pool, device.name) in shares:
+            if (*pool, device.name) in taken:
                 for entry in device.consumes_counters:
                     for name, counter in entry.counters.items():
                         key = (*pool, entry.counter_set, name)
                         used[key] += nano_value(counter.value)
                         users[key] += 1
-    for each in sorted(slices, key=lambda one: (one.spec.driver, one.spec.pool.name)):
+    for each in slices:
         for of_set in each.spec.shared_counters:
             for name, counter in sorted(of_set.counters.items()):
                 key = each.spec.driver, each.spec.pool.name, of_set.name, name
@@ -179,9 +185,8 @@ def _counters(cluster: SimulatedCluster, slices: list[ResourceSlice]) -> Iterato
                 yield AmountLeft("/".join(key[:3]), name, total / NANO, (total - used[key]) / NANO, users[key])
 
 
-def _shared(cluster: SimulatedCluster, slices: list[ResourceSlice]) -> Iterator[AmountLeft]:
-    _, shares = _taken(cluster)
-    for each in sorted(slices, key=lambda one: (one.spec.driver, one.spec.pool.name)):
+def _shared(slices: Sequence[ResourceSlice], shares: Shares) -> Iterator[AmountLeft]:
+    for each in slices:
         for device in each.spec.devices:
             key = each.spec.driver, each.spec.pool.name, device.name
             for name, capacity in sorted(device.capacity.items()) if device.allow_multiple_allocations else ():

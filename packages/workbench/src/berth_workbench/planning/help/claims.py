@@ -15,8 +15,8 @@ from berth.api.near_names import nearest
 from berth.api.pod import Pod
 from berth.api.user_error import UserError
 from berth.framework.work_budget import DEFAULT_STEPS, WorkBudget
-from berth.plugins.dra.plugin import DynamicResources
 from berth.plugins.dra.refusals import ClaimReport, RefusedDevices, RequestReport
+from berth_workbench.planning.free_devices import device_plugin
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.help.words import lines_of, names_in_words, wrapped
 from berth_workbench.simulation.budgets import is_active
@@ -53,8 +53,7 @@ def explain_claim(cluster: SimulatedCluster, key: str) -> ClaimHelp:
         few = f"; there are {names_in_words(there)}" if there else "; it has none"
         raise NoSuchClaimError(f"there is no ResourceClaim {key} in the cluster{nearest(key, there) or few}")
     pods = [pod for pod in cluster.of(Pod) if is_active(pod) and key in claims_of(pod)]
-    plugins = (each.plugin for profile in cluster.core.profiles.values() for each in profile.plugins)
-    plugin = next((each for each in plugins if isinstance(each, DynamicResources)), None)
+    plugin = device_plugin(cluster)
     if plugin is None:
         raise NoSuchClaimError(
             "no profile of the scheduler has the plugin DynamicResources, so nothing looks at claims"
