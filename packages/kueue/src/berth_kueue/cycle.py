@@ -331,9 +331,10 @@ def _fair_order(snapshot: CycleSnapshot, entries: list[CycleEntry]) -> Iterator[
     while left:
         queue = snapshot.world.queues[next(iter(left))]
         winner = left[queue.name]
-        if queue.parent is not None:
-            tournament = _Tournament(snapshot, queue.parent.root, left)
-            found = tournament.winner(queue.parent.root)
+        root = queue.root
+        if root is not None:
+            tournament = _Tournament(snapshot, root, left)
+            found = tournament.winner(root)
             assert found is not None, "the tree has an entry at least"
             winner = found
         del left[winner.info.cluster_queue]

@@ -66,8 +66,8 @@ def cycle_record(queues: Queues, result: CycleResult, step: int) -> dict[str, An
 
 
 def _tree_of(queues: Queues, queue: str) -> str:
-    parent = queues.world.queues[queue].parent
-    return f"clusterQueue/{queue}" if parent is None else f"cohort/{parent.root.name}"
+    root = queues.world.queues[queue].root
+    return f"clusterQueue/{queue}" if root is None else f"cohort/{root.name}"
 
 
 def _entry(entry: CycleEntry) -> dict[str, Any]:

@@ -48,12 +48,11 @@ class FairOrder:
             infos.reverse()  # The first is at the end, where it is taken from.
 
     def __iter__(self) -> Iterator[QueueNode]:
-        parent = self._queue.parent
-        if parent is None:
+        root = self._queue.root
+        if root is None:
             while self._queue not in self._pruned and self.has_more(self._queue):
                 yield self._queue
             return
-        root = parent.root
         while root not in self._pruned:
             queue = self._next(root)
             if queue is not None:

@@ -19,7 +19,7 @@ from berth.api.selectors import Requirement, SelectorError
 from berth.api.taints import untolerated_taint
 from berth_kueue.amounts import PODS, in_order, written
 from berth_kueue.model import FlavorSpec, Fungibility, LastTried, PodSetRequests, PodSetSpec, WorkloadInfo
-from berth_kueue.snapshot import CycleSnapshot, TrialUsage
+from berth_kueue.snapshot import CycleSnapshot
 from berth_kueue.topology.placing import (
     DomainUsage,
     PlacedWorkload,
@@ -707,8 +707,3 @@ def scaled_requests(snapshot: CycleSnapshot, assignment: FlavorAssignment, info:
                 fr = snapshot.world.fr(choice.name, resource)
                 amounts[fr] = amounts.get(fr, 0) + amount
     return amounts
-
-
-def usage_of(assignment: FlavorAssignment) -> TrialUsage:
-    """Return what an assignment would use."""
-    return TrialUsage(assignment.amounts, assignment.placed)

@@ -231,8 +231,9 @@ class PreemptionSearch:
     def _fair(self) -> list[PreemptionTarget]:
         candidates = self._preemptible(self.queue, self.queue.spec.preemption.within_cluster_queue)
         policy = self.queue.spec.preemption.reclaim_within_cohort
-        if self.queue.parent is not None and policy != "Never":
-            for queue in self.queue.parent.root.subtree_queues():
+        root = self.queue.root
+        if root is not None and policy != "Never":
+            for queue in root.subtree_queues():
                 if queue is not self.queue and not queue.is_out and not queue.is_within_nominal(self.frs):
                     candidates += self._preemptible(queue, policy)
         if not candidates or not self._helps_at_best(candidates):

@@ -220,14 +220,14 @@ class PendingQueues:
                 continue
             if node.parent is None:
                 self.retries[False, name] = None
-            elif not node.parent.is_in_cycle:
-                self.retries[True, node.parent.root.name] = None
+            elif (root := node.root) is not None:
+                self.retries[True, root.name] = None
 
     def ask_retry_of_cohort(self, name: str) -> None:
         """Ask for a retry in the tree of a cohort."""
         cohort = self.world.cohorts.get(name)
-        if cohort is not None and not cohort.is_in_cycle:
-            self.retries[True, cohort.root.name] = None
+        if cohort is not None and (root := cohort.root) is not None:
+            self.retries[True, root.name] = None
 
     def ask_retry_beside(self, key: str) -> None:
         """Ask for a retry where a workload waits or ran; none where its LocalQueue is stopped."""

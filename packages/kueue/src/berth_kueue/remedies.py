@@ -138,7 +138,8 @@ def _without(document: Mapping[str, Any], limit: str) -> dict[str, Any] | None:
 
 def _root(queues: Queues, name: str) -> str:
     queue = queues.world.queues.get(name)
-    return queue.parent.root.name if queue is not None and queue.parent is not None else ""
+    root = queue.root if queue is not None else None
+    return root.name if root is not None else ""
 
 
 # -- quota ------------------------------------------------------------------------------------------------------------
@@ -146,15 +147,14 @@ def _root(queues: Queues, name: str) -> str:
 
 def _of_quota(cluster: QueuedCluster, queues: Queues, key: str, name: str) -> Iterator[_Trial]:
     """For each flavor, as much more quota as is missing; and that as well which those before it would take first."""
-    document = cluster.documents.get(("ClusterQueue", name))
-    if document is None:
+    document, queue = cluster.documents.get(("ClusterQueue", name)), queues.world.queues[name]
+    if document is None or queue.is_in_cycle:
         return
     needs = requests_of(queues, key)
     ahead: dict[str, int] = {}
     for other in before(queues, name, key):
         for resource, amount in requests_of(queues, other).items():
             ahead[resource] = ahead.get(resource, 0) + amount
-    queue = queues.world.queues[name]
     sized: list[tuple[float, _Trial]] = []
     flavors = dict.fromkeys((covered, flavor) for covered, flavor, _ in quotas_of(document))
     for covered, flavor in flavors:

@@ -88,8 +88,25 @@ class QuotaNode:
         """The flavor-resources of which the node, or one below it that lends, has a quota."""
         return self.quotas
 
+    @property
+    def root(self) -> "CohortNode | None":
+        """The root of the node's tree; None for a ClusterQueue alone, and in a cycle of cohorts, which has no root."""
+        root = self if isinstance(self, CohortNode) else self.parent
+        seen = set()
+        while root is not None and root.parent is not None:
+            if root in seen:
+                return None
+            seen.add(root)
+            root = root.parent
+        return root
+
+    @property
+    def is_in_cycle(self) -> bool:
+        """Say whether the node, or a cohort above it, is its own ancestor."""
+        return self.parent is not None and self.root is None
+
     def path(self) -> Iterator["CohortNode"]:
-        """Walk from the node's parent to the root."""
+        """Walk from the node's parent to the root; it never ends in a cycle of cohorts."""
         node = self.parent
         while node is not None:
             yield node
@@ -143,7 +160,7 @@ class QuotaNode:
         """Return the node's dominant resource share as it is now; a root borrows from nobody."""
         if self.known_share is None:
             parent = self.parent
-            self.known_share = NO_SHARE if parent is None or parent.is_in_cycle else self._share(parent)
+            self.known_share = NO_SHARE if parent is None or self.is_in_cycle else self._share(parent)
         return self.known_share
 
     def _share(self, parent: "CohortNode") -> Share:
@@ -213,30 +230,11 @@ class CohortNode(QuotaNode):
     def quota_keys(self) -> Iterable[int]:
         return self.keys
 
-    @property
-    def root(self) -> "CohortNode":
-        """The root of the tree. Cohorts in a cycle have none: ask `is_in_cycle` before."""
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
-
-    @property
-    def is_in_cycle(self) -> bool:
-        """Say whether the cohort or one above it is its own ancestor."""
-        seen, node = set(), self
-        while node.parent is not None:
-            if node.name in seen:
-                return True
-            seen.add(node.name)
-            node = node.parent
-        return False
-
     def lendable(self) -> dict[str, float]:
         """Return how much of each resource the cohort could give to a child, over all flavors."""
         if self.lendable_amounts is None:
             self.lendable_amounts = {}
-            for fr in self.root.quota_keys:
+            for fr in self.root.quota_keys if self.root is not None else ():
                 resource = self.resources[fr]
                 self.lendable_amounts[resource] = self.lendable_amounts.get(resource, 0) + self.potential[fr]
         return self.lendable_amounts
@@ -453,8 +451,8 @@ class KueueWorld:
     def refresh(self) -> None:
         """Rebuild the trees whose quotas or members have changed; whoever reads usage calls it first."""
         for cohort in self._stale.values():
-            if self.cohorts.get(cohort.name) is cohort and not cohort.is_in_cycle:
-                cohort.root.rebuild()
+            if self.cohorts.get(cohort.name) is cohort and (root := cohort.root) is not None:
+                root.rebuild()
         self._stale.clear()
 
     # Cohorts and ClusterQueues.
@@ -469,7 +467,6 @@ class KueueWorld:
         cohort.quotas = self._quotas(spec.resource_groups)
         if old_parent is not None and old_parent is not cohort.parent:
             self._touch(old_parent)
-        self._touch(cohort)
         self._touch(cohort)
 
     def delete_cohort(self, name: str) -> None:
@@ -557,9 +554,9 @@ class KueueWorld:
 
     def _touch(self, cohort: CohortNode) -> None:
         """Note that a cohort's tree is to be rebuilt, and let its ClusterQueues' searches for flavors begin anew."""
-        if cohort.is_in_cycle:
-            return
         root = cohort.root
+        if root is None:
+            return
         for queue in root.subtree_queues():
             queue.generation += 1
         self._stale[root.name] = root
@@ -641,7 +638,7 @@ class KueueWorld:
         """
         self.refresh()
         for queue in self.queues.values():
-            queue.is_out = not self.is_active(queue.name) or (queue.parent is not None and queue.parent.is_in_cycle)
+            queue.is_out = not self.is_active(queue.name) or queue.is_in_cycle
         for cohort in self.cohorts.values():
             if cohort.parent is None:
                 cohort.set_height()
@@ -696,7 +693,7 @@ class KueueWorld:
 
     def _use(self, queue: QueueNode, amounts: Mapping[int, int], sign: int) -> None:
         """Count amounts; in a cycle of cohorts they stay with the ClusterQueue, until the tree is one again."""
-        is_alone = queue.parent is not None and queue.parent.is_in_cycle
+        is_alone = queue.is_in_cycle
         for fr, amount in amounts.items():
             if is_alone:
                 queue.usage[fr] += sign * amount

@@ -24,6 +24,7 @@ from packages.kueue.tests.clusters import (
     pod,
     situation,
     two_teams,
+    workload,
 )
 
 RECLAIMS = {"preemption": {"reclaimWithinCohort": "Any"}}
@@ -242,3 +243,35 @@ def test_when_those_run_that_wait():
     without = asked(wait, *two_teams())
     assert without.ends_known == 0 and without.without_end == 2
     assert [each.workload for each in without.workloads if each.starts_s is None] == ["team-a/first", "team-a/second"]
+
+
+def cohorts_in_a_cycle():
+    """team-a's cohort is below another that is below it."""
+    cohorts = [
+        {"apiVersion": API, "kind": "Cohort", "metadata": {"name": name}, "spec": {"parentName": parent}}
+        for name, parent in (("all", "above"), ("above", "all"))
+    ]
+    return [*two_teams(), *cohorts]
+
+
+def test_a_cycle_of_cohorts_keeps_nobody_from_an_answer():
+    """Nothing is admitted there, and whatever is asked comes to an end."""
+    (one,) = asked(explain, *cohorts_in_a_cycle(), workloads=("team-a/first",)).workloads
+    assert (one.state, one.shortages, one.remedies) == ("Waiting", (), ())
+    assert {each.state for each in asked(explain, *cohorts_in_a_cycle()).workloads} == {"Waiting"}
+    assert not checked(job("team-a", "new", 1, 1), objects=cohorts_in_a_cycle()).is_yes
+    changed = asked(whatif, *cohorts_in_a_cycle(), quota=("team-a.h100.nvidia.com/gpu=+40",)).answer
+    assert changed.admitted == ()
+    assert [each.starts_s for each in asked(wait, *cohorts_in_a_cycle()).workloads] == [None] * 3
+    assert {each.problem for each in asked(top, *cohorts_in_a_cycle()).queues} == {"is in a cycle of cohorts"}
+
+
+def test_where_all_are_listed_the_head_of_the_queue_is_looked_at():
+    """A line of 130 that all lack GPUs: the last would name 129 others, and so on for each."""
+    line = [workload("team-a", f"long-{number:03d}", 1, 8, 10) for number in range(130)]
+    objects = [each for each in two_teams() if each["metadata"]["name"] not in ("first", "second", "tiny")] + line
+    found = {each.workload: each for each in asked(explain, *objects).workloads}
+    assert [found[f"team-a/long-{at:03d}"].position for at in (0, 50, 129)] == [1, 51, 130]
+    assert [len(found[f"team-a/long-{at:03d}"].ahead) for at in (0, 50, 129)] == [0, 50, 100]
+    (last,) = asked(explain, *objects, workloads=("team-a/long-129",)).workloads
+    assert len(last.ahead) == 129

@@ -1,6 +1,7 @@
 """`berth kueue explain`: why a workload waits, where it stands in its queue, and what would help."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -21,6 +22,8 @@ from berth_workbench.simulation.situation import Situation
 from berth_workbench.simulation.watch import StoppedError, WorkWatch
 
 NAMES_SHOWN = 4
+AHEAD_OF_ALL = 100
+"""How many at the head of a queue are looked at for `ahead` where all that wait are listed."""
 
 
 class UnknownWorkloadError(UserError):
@@ -71,7 +74,7 @@ class WaitingWorkload(msgspec.Struct, frozen=True, rename="camel"):
     waiting: int
     """How many wait in the ClusterQueue."""
     ahead: tuple[str, ...] = ()
-    """Those before it that ask for something that it lacks."""
+    """Those before it that ask for something that it lacks; where all that wait are listed, of the first 100 there."""
     shortages: tuple[Shortage, ...] = ()
     remedies: tuple[QueueRemedy, ...] = ()
 
@@ -98,7 +101,7 @@ def answer(situation: Situation, request: ExplainRequest, watch: WorkWatch) -> E
     found, is_complete = [], True
     lines = lines_of(after)
     for key in named or waiting(queues):
-        told = waits(queues, after, lines, key)
+        told = waits(queues, after, lines, key, looks_at=None if named else AHEAD_OF_ALL)
         if named and told.state == "Waiting":
             remedies: list[QueueRemedy] = []
             try:
@@ -130,17 +133,28 @@ def _named(cluster: QueuedCluster, queues: Queues, name: str) -> str:
     )
 
 
-def lines_of(queues: Queues) -> dict[str, list[str]]:
-    """Return the workloads that wait, by ClusterQueue, in the order of the queue."""
-    return {name: in_line(queues, name) for name in queues.pending.queues}
+def lines_of(queues: Queues) -> dict[str, dict[str, int]]:
+    """Return the workloads that wait, by ClusterQueue, with their positions from 1, in the order of the queue."""
+    return {name: {key: at for at, key in enumerate(in_line(queues, name), 1)} for name in queues.pending.queues}
 
 
-def waits(queues: Queues, after: Queues, lines: Mapping[str, list[str]], key: str) -> WaitingWorkload:
-    """Tell of a workload: `queues` are as they are, `after` and `lines` as once nothing changes any more."""
+def waits(
+    queues: Queues,
+    after: Queues,
+    lines: Mapping[str, Mapping[str, int]],
+    key: str,
+    *,
+    looks_at: int | None = AHEAD_OF_ALL,
+) -> WaitingWorkload:
+    """Tell of a workload: `queues` are as they are, `after` and `lines` as once nothing changes any more.
+
+    Of those before it, so many are looked at, all of them for None.
+    """
     workload, later = queues.workloads[key], after.workloads[key]
     condition = later.conditions.get(QUOTA_RESERVED)
     name = queues.pending.queue_name(workload) or ""
-    line = lines.get(name, [])
+    line = lines.get(name, {})
+    position = line.get(key, 0)
     state = "Waiting"
     if workload.phase != PENDING:
         state = "Finished" if workload.has("Finished") else "Admitted"
@@ -152,18 +166,15 @@ def waits(queues: Queues, after: Queues, lines: Mapping[str, list[str]], key: st
     if state == "Waiting":
         shortages = tuple(_shortages(queues, key, name)) or tuple(_shortages(after, key, name, is_to_come=True))
     lacking = {each.resource for each in shortages}
-    ahead = (
-        [other for other in line[: line.index(key)] if lacking & requests_of(after, other).keys()]
-        if key in line
-        else []
-    )
+    before = islice(line, max(0, position - 1)) if lacking else ()
+    ahead = [other for other in islice(before, looks_at) if lacking & requests_of(after, other).keys()]
     return WaitingWorkload(
         key,
         name,
         state,
         condition.reason if condition is not None and state == "Waiting" else "",
         condition.message if condition is not None and state == "Waiting" else "",
-        line.index(key) + 1 if key in line else 0,
+        position,
         len(line),
         tuple(ahead),
         shortages,
@@ -172,11 +183,11 @@ def waits(queues: Queues, after: Queues, lines: Mapping[str, list[str]], key: st
 
 def _shortages(queues: Queues, key: str, name: str, *, is_to_come: bool = False) -> Iterator[Shortage]:
     queue = queues.world.queues.get(name)
-    if queue is None or (queue.parent is not None and queue.parent.is_in_cycle):
+    if queue is None or queue.is_in_cycle:
         return
     queues.world.refresh()
     needs = requests_of(queues, key)
-    root = queue.parent.root if queue.parent is not None else None
+    root = queue.root
     others = [other for other in root.subtree_queues() if other is not queue] if root is not None else []
     for group in queue.groups:
         for flavor in group.flavors:

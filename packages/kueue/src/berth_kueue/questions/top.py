@@ -130,7 +130,7 @@ def answer(situation: Situation, request: TopRequest, watch: WorkWatch) -> TopAn
 
 def _path(queue: QueueNode) -> tuple[str, ...]:
     """The cohorts from the root; those in a cycle have none, and only the queue's own is known."""
-    if queue.parent is not None and queue.parent.is_in_cycle:
+    if queue.parent is not None and queue.is_in_cycle:
         return (queue.parent.name,)
     return tuple(reversed([cohort.name for cohort in queue.path()]))
 
@@ -169,7 +169,7 @@ def _waiting(queues: Queues, watch: WorkWatch) -> Iterator[WaitingWorkload]:
     watch.begin("running scheduling cycles")
     run_until_quiet(after, watch)
     lines = lines_of(after)
-    positions = {key: at for line in lines.values() for at, key in enumerate(line, 1)}
+    positions = {key: at for line in lines.values() for key, at in line.items()}
     first = heapq.nsmallest(WAITING_SHOWN, waiting(queues), key=lambda key: (positions.get(key, 0), key))
     return (waits(queues, after, lines, key) for key in first)
 
@@ -178,7 +178,7 @@ def _state(queues: Queues, queue: QueueNode) -> QueueState:
     pending = queues.pending.queues[queue.name]
     share = queue.share().value if queues.strategies is not None else None
     problems = [words for _, words in queues.world.problems(queue.name)]
-    if queue.parent is not None and queue.parent.is_in_cycle:
+    if queue.is_in_cycle:
         problems.append("is in a cycle of cohorts")
     return QueueState(
         queue.name,
@@ -201,8 +201,7 @@ def _lines(queues: Queues, queue: QueueNode) -> Iterator[QueueLine]:
     for flavor, resource, fr in _resources(queues, queue):
         quota = queue.quotas.get(fr)
         nominal, used = quota.nominal if quota is not None else 0, queue.usage[fr]
-        is_in_cycle = queue.parent is not None and queue.parent.is_in_cycle
-        available = 0 if is_in_cycle else max(0, queue.available(fr))
+        available = 0 if queue.is_in_cycle else max(0, queue.available(fr))
         amounts = (nominal, used, max(0, used - nominal), available)
         yield QueueLine(queue.name, flavor, resource, *(written(resource, each) for each in amounts))
 
@@ -211,9 +210,9 @@ def _cohorts(queues: Queues, nodes: list[QueueNode]) -> Iterator[CohortLine]:
     """Tell of whatever is borrowed, cohort tree by cohort tree."""
     trees: dict[str, list[QueueNode]] = {}
     for node in nodes:
-        if node.parent is not None and not node.parent.is_in_cycle:
-            trees.setdefault(node.parent.root.name, []).append(node)
-    for root, members in sorted(trees.items()):
+        if (root := node.root) is not None:
+            trees.setdefault(root.name, []).append(node)
+    for name_of_root, members in sorted(trees.items()):
         named = dict.fromkeys(each for member in members for each in _resources(queues, member))
         for flavor, resource, fr in named:
             over = {member.name: member.usage[fr] - _nominal(member, fr) for member in members}
@@ -221,7 +220,7 @@ def _cohorts(queues: Queues, nodes: list[QueueNode]) -> Iterator[CohortLine]:
             lenders = {name: written(resource, -each) for name, each in over.items() if each < 0}
             if borrowers:
                 borrowed = written(resource, sum(each for each in over.values() if each > 0))
-                yield CohortLine(root, flavor, resource, borrowed, borrowers, lenders)
+                yield CohortLine(name_of_root, flavor, resource, borrowed, borrowers, lenders)
 
 
 def _nominal(queue: QueueNode, fr: int) -> float:
