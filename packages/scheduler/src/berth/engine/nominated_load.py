@@ -83,18 +83,17 @@ class NominatedLoad(View):
     to a node that does not exist yet counts once the node appears.
     """
 
-    __slots__ = ("_by_priority", "_capacity", "_nominator", "_table")
+    __slots__ = ("_by_priority", "_nominator", "_table")
 
     def __init__(self, table: NodeTable, nominator: NominationReader) -> None:
         self._table = table
         self._nominator = nominator
         self._by_priority: dict[int, _Claims] = {}
-        self._capacity = 0
         super().__init__(follows=NOMINATIONS)
 
     def compute_all(self, memory: Memory, asking: Any) -> None:
         """Count all nominations."""
-        self._by_priority, self._capacity = {}, self._table.capacity
+        self._by_priority = {}
         row_of = self._table.row_of
         for row in {row_of[name] for name in self._nominator.nodes() if name in row_of}:
             self._count(row)
@@ -109,17 +108,17 @@ class NominatedLoad(View):
 
     def release(self) -> None:
         """Let go of all claims."""
-        self._by_priority, self._capacity = {}, 0
+        self._by_priority = {}
 
     def nbytes(self) -> int:
         """Return about how much the claims take up."""
-        return 4 * 8 * self._capacity * max(len(self._by_priority), 1)
+        return 4 * 8 * self._table.capacity * max(len(self._by_priority), 1)
 
     def against(self, pod: PodInfo) -> RivalLoad:
         """Return what nominated pods of the pod's own priority or above claim."""
         claims = [claim for priority, claim in self._by_priority.items() if priority >= pod.priority]
         own, own_row = self._own(pod)
-        return RivalLoad(claims, own, own_row, self._capacity)
+        return RivalLoad(claims, own, own_row, self._table.capacity)
 
     def _own(self, pod: PodInfo) -> tuple[PodInfo | None, int]:
         """Return the pod's own nomination and its row, if it is among those that count."""
@@ -142,7 +141,7 @@ class NominatedLoad(View):
         if found is None:
             if len(self._by_priority) >= MAX_PRIORITIES:
                 self._by_priority = {known: claims for known, claims in self._by_priority.items() if claims.pods.any()}
-            found = self._by_priority[priority] = _Claims(self._capacity)
+            found = self._by_priority[priority] = _Claims(self._table.capacity)
         return found
 
 

@@ -357,7 +357,7 @@ class MaskSource(NamedTuple):
 
 def passing(memory: Memory, columns: Sequence[PluginColumn]) -> Passing:
     """Return the view of the rows that pass all of these columns."""
-    steady, moving = (tuple([c for c in columns if bool(c.follows) is moves]) for moves in (False, True))
+    steady, moving = tuple([c for c in columns if not c.follows]), tuple([c for c in columns if c.follows])
     if not moving:
         return memory.view((Passing, steady), lambda: Passing(steady))
     base = passing(memory, steady) if steady else None
@@ -366,7 +366,7 @@ def passing(memory: Memory, columns: Sequence[PluginColumn]) -> Passing:
 
 def total(memory: Memory, columns: Sequence[tuple[PluginColumn, int]]) -> Total:
     """Return the view of the weighted sum of these columns, of which there is one at least."""
-    steady, moving = (tuple([c for c in columns if bool(c[0].follows) is moves]) for moves in (False, True))
+    steady, moving = tuple([c for c in columns if not c[0].follows]), tuple([c for c in columns if c[0].follows])
     if not moving:
         return memory.view((Total, steady), lambda: Total(steady))
     base = total(memory, steady) if steady else None

@@ -234,11 +234,6 @@ class FilterRunner:
         codes[places] = np.array(said, dtype=np.int32)[which]
         return FilterColumn(codes, reasons)
 
-    @property
-    def answers_by_column(self) -> bool:
-        """Whether the plugin is asked about many nodes at once."""
-        return self._columns is not None
-
     def lasts(self, extra: Any) -> bool:
         """Say whether a column may be used again: plain answers only if they are few and nothing raised."""
         return self._columns is not None or extra is None or extra.lasts

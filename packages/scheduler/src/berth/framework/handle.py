@@ -138,9 +138,9 @@ class Handle:
         For what no event tells of: that a time has come which the pod was rejected for.
         """
         self.reservation_changed = actions.reservation_changed
-        """Tell memos that this plugin's own reservations have changed."""
+        """Note that this plugin's own reservations have changed."""
         self.node_changed = actions.node_changed
-        """Tell memos that answers about one node have changed, by its name: as if a pod had come there or left."""
+        """Note that answers about one node have changed, by its name: as if a pod had come there or left."""
         self.tell = actions.tell
         """Send out an Event, without waiting for it."""
         self.observe = actions.observe

@@ -1,4 +1,4 @@
-"""What changed since when: the positions that memos and followers are valid for."""
+"""What changed since when: the positions that views and followers are valid for."""
 
 from typing import Generic, TypeVar
 

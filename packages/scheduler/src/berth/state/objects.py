@@ -1,6 +1,6 @@
 """All other objects the scheduler reads, by kind and key, with a change counter for each kind.
 
-Plugins look up claims, services, classes and the like here; memos remember the counters of the kinds they read. A
+Plugins look up claims, services, classes and the like here; views remember the counters of the kinds they read. A
 plugin notes what it is about to write in `assumed`, where `latest` looks first.
 """
 

@@ -91,20 +91,17 @@ class View:
     """
 
     __slots__ = (
-        "_compared_at", "_moving", "_positions", "_sources", "_steady", "born", "epoch", "follows", "height", "held",
-        "inputs", "key", "key_bytes", "used", "verified",
+        "_compared_at", "_moving", "_positions", "_sources", "_steady", "born", "epoch", "follows", "held", "inputs",
+        "key", "key_bytes", "used", "verified",
     )  # fmt: skip
 
     follows: int
-    height: int
-    """How many views lie below it, one made of the other."""
 
     def __init__(self, inputs: "Sequence[View]" = (), follows: int = NODES) -> None:
         """`follows` says which logs name rows that have changed, besides those that the inputs follow."""
         self.inputs = inputs
         self._moving = moving = [view for view in inputs if view.follows]
         self.follows = max([follows, *[view.follows for view in moving]]) if moving else follows
-        self.height = 1 + max([view.height for view in inputs]) if inputs else 1
         self.key: Hashable = None
         """Its key in the memory; None if it is not kept there."""
         self.key_bytes = 0
@@ -172,6 +169,11 @@ class View:
         self._forget()
         self.release()
 
+    @property
+    def height(self) -> int:
+        """How many views lie one below the other, itself the uppermost."""
+        return 1 + max([view.height for view in self.inputs], default=0)
+
     # -- what a subclass says --
 
     def counters(self, memory: "Memory") -> Iterable[Hashable]:
@@ -199,11 +201,6 @@ class View:
         raise NotImplementedError
 
 
-def _by_height(view: View) -> int:
-    """Sort views before what they are made of."""
-    return -view.height
-
-
 class Memory:
     """The logs and counters that views follow, and a bounded store of views."""
 
@@ -227,6 +224,7 @@ class Memory:
         self._reserved = 0
         self._views: dict[Hashable, View] = {}
         self._kept: dict[View, None] = {}
+        """As in `_young`, views come after what they are made of: that is kept before them, and goes after them."""
         self._bytes = 0
         self._known: Recent[View, View] = Recent(KNOWN_AT_MOST)
         self._young: list[View] = []
@@ -370,8 +368,7 @@ class Memory:
         old = [view for view in self._young if view.born <= youngest]
         self._young = [view for view in self._young if view.born > youngest]
         self._young_bytes = sum([view.held for view in self._young])
-        old.sort(key=_by_height)
-        for view in old:
+        for view in reversed(old):
             if view.held and view.used == view.born:
                 self._forget(view)
                 if not view.inputs:
@@ -391,7 +388,7 @@ class Memory:
 
         What a view that is kept is made of is kept: inputs count as asked for with it, and go after it.
         """
-        for view in sorted(self._kept, key=_by_height):
+        for view in reversed(self._kept):
             self._use_inputs(view)
         for view in sorted(self._kept, key=lambda view: (view.used, -view.height)):
             if self._bytes <= self.max_bytes * 3 // 4:

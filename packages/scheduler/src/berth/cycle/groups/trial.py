@@ -125,7 +125,8 @@ class GroupTrial:
                 member = Member(queued, attempt)
                 self.members.append(member)
                 force_setattr(member.attempt.state, "skip_post_filter", not makes_room)
-                attempt.alike, shape = refused.get(id(queued.pod.shape)), id(queued.pod.shape)
+                shape = id(queued.pod.shape)
+                attempt.alike = refused.get(shape)
                 failure = yield from self._try(member)
                 # Reserve may have changed what plugins answer, even where it was undone.
                 if attempt.outcome.diagnosis is None or member.node_name or member.rejection is not None:

@@ -1,7 +1,7 @@
 """kube-scheduler's metrics, by its names, labels and buckets: an observer of the core, and gauges read when scraped.
 
 `Metrics` is the core's instrument; the health server gives out `exposition()`. What the process itself reports (leases,
-feature gates, requests) is in `component`. Families without a mechanism behind them exist and stay empty: the memos of
+feature gates, requests) is in `component`. Families without a mechanism behind them exist and stay empty: the views of
 `berth.engine` replace opportunistic batching for all pods, without hints that could be used or not, and since its cache
 of decisions was removed, no code upstream counts requests to the volume binder's cache.
 """
