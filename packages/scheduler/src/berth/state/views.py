@@ -91,8 +91,8 @@ class View:
     """
 
     __slots__ = (
-        "_compared_at", "_moving", "_positions", "_sources", "_steady", "born", "epoch", "follows", "held", "inputs",
-        "key", "key_bytes", "used", "verified",
+        "_compared_at", "_positions", "_sources", "_steady", "born", "epoch", "follows", "held", "inputs", "key",
+        "key_bytes", "used", "verified",
     )  # fmt: skip
 
     follows: int
@@ -100,8 +100,7 @@ class View:
     def __init__(self, inputs: "Sequence[View]" = (), follows: int = NODES) -> None:
         """`follows` says which logs name rows that have changed, besides those that the inputs follow."""
         self.inputs = inputs
-        self._moving = moving = [view for view in inputs if view.follows]
-        self.follows = max([follows, *[view.follows for view in moving]]) if moving else follows
+        self.follows = max([follows, *[view.follows for view in inputs]]) if inputs else follows
         self.key: Hashable = None
         """Its key in the memory; None if it is not kept there."""
         self.key_bytes = 0
@@ -128,11 +127,9 @@ class View:
         moment, steady = memory.moments[self.follows], memory.steady
         if self.verified == moment:
             return
-        if self._steady == steady:  # then so are the inputs that follow nothing but nodes
-            for view in self._moving:
-                view.bring_up_to_date(memory, asking)
-        else:
-            for view in self.inputs:
+        is_steady = self._steady == steady  # then so are the inputs that follow nothing but nodes
+        for view in self.inputs:
+            if view.follows or not is_steady:
                 view.bring_up_to_date(memory, asking)
         rows, sources = None, None
         # While the sum of all counters and epochs has not grown, none of them has; only else are they compared.
