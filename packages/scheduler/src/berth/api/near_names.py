@@ -6,6 +6,10 @@ difflib's share of equal letters would take `pre_filter_all` for `pre_filter`.
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+SHOWN = 3
+"""So many names are asked about at most."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -25,6 +29,30 @@ def alike(name: str, known: Iterable[str]) -> list[str]:
     if not near and len(name) > 2:  # the neighbours of `n9` are all the other nodes
         near = [word for word in by_folded if looks_like(name, word)][:3]  # `wbe` shares too little with `web`
     return [by_folded[word] for word in near]
+
+
+class KnownPods(NamedTuple):
+    """The pods that the scheduler knows."""
+
+    keys: tuple[str, ...] = ()
+    """`namespace/name`."""
+    workloads: tuple[str, ...] = ()
+    """For the first of these, those that are on nodes, their workloads as `Kind/name`; empty for none."""
+
+    def hint(self, key: str) -> str:
+        """Return a clause that says which pods or workload may have been meant, or nothing."""
+        namespace, _, name = key.partition("/")
+        for each, workload in zip(self.keys, self.workloads, strict=False):
+            if each.startswith(f"{namespace}/") and workload.endswith(f"/{name}"):
+                return f"; {name} is a {workload.partition('/')[0]}: {workload} tells of its pods"
+        if elsewhere := [each for each in self.keys if each.endswith(f"/{name}")]:
+            return meant(elsewhere[:SHOWN])
+        here = [each.partition("/")[2] for each in self.keys if each.startswith(f"{namespace}/")]
+        if longer := [each for each in here if each.startswith(f"{name}-")]:
+            return meant(longer[:SHOWN])
+        pairs = zip(self.keys, self.workloads, strict=False)
+        workloads = {each.rpartition("/")[2]: each for key, each in pairs if each and key.startswith(f"{namespace}/")}
+        return meant([workloads[each] for each in alike(name, workloads)]) or nearest(name, here)
 
 
 def looks_like(name: str, meant: str) -> bool:

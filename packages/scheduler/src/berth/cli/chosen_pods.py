@@ -7,7 +7,6 @@ ReplicaSets.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,6 +14,7 @@ import msgspec
 
 from berth.api.near_names import nearest
 from berth.api.resources import RESOURCES, Resource
+from berth.api.typed_names import object_named, whole_named
 
 if TYPE_CHECKING:
     from berth.kube.credentials.sources import ClusterAccess
@@ -23,28 +23,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PAGE = 500
-POD_WORDS = ("po", "pod", "pods")
-_WORDS = {
-    ("deploy", "deployment", "deployments"): Resource("apps", "v1", "deployments", "Deployment", True),
-    ("sts", "statefulset", "statefulsets"): RESOURCES["StatefulSet"],
-    ("ds", "daemonset", "daemonsets"): Resource("apps", "v1", "daemonsets", "DaemonSet", True),
-    ("rs", "replicaset", "replicasets"): RESOURCES["ReplicaSet"],
-    ("job", "jobs"): Resource("batch", "v1", "jobs", "Job", True),
-}
-WORKLOADS = MappingProxyType({word: resource for words, resource in _WORDS.items() for word in words})
-"""The kinds whose pods can be asked for, by the words that kubectl takes for them."""
-
-
-PODGROUP, WORKLOAD, CLAIM = "PodGroup", "Workload", "ResourceClaim"
-_WHOLES = {
-    ("podgroup", "podgroups", "pg"): PODGROUP,
-    ("workload", "workloads", "wl"): WORKLOAD,
-    ("claim", "claims", "resourceclaim", "resourceclaims"): CLAIM,
-}
-WHOLES = MappingProxyType({word: kind for words, kind in _WHOLES.items() for word in words})
-"""What is explained as a whole, by the workbench and on a cluster in memory, by the words for it."""
-
-
 REFUSES = "the API server refuses more:"
 Refused = Callable[[str, str], str]
 """Says why the API server refuses the pods that a workload (kind, `namespace/name`) lacks; empty where it does not."""
@@ -122,43 +100,18 @@ class Chosen(NamedTuple):
         return list({pod.key: by_key.pop(pod.key, pod) for pod in self.names}.values()) + list(by_key.values())
 
 
-class NamedWhole(NamedTuple):
-    """A group of pods, or a claim, to tell about."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
-
-
-def whole_named(typed: str, namespace: str) -> NamedWhole | None:
-    """Return what `podgroup/NAME`, `workload/NAME` or `claim/NAME` names; None for anything else."""
-    before, slash, name = typed.partition("/")
-    kind = WHOLES.get(before.partition(".")[0].lower()) if slash else None
-    return None if kind is None else NamedWhole(kind, namespace or "default", name)
-
-
 def chosen_by(names: Iterable[str], namespace: str, selector: str = "", *, everywhere: bool = False) -> Chosen:
     """Return what is chosen by NAME, NAMESPACE/NAME, pod/NAME and KIND/NAME, or by a selector."""
     pods: list[ChosenPod] = []
     workloads = []
     for typed in names:
-        before, slash, name = typed.partition("/")
-        kind = before.partition(".")[0].lower()
-        if not slash:
-            pods.append(ChosenPod(namespace or "default", typed))
-        elif kind in POD_WORDS:
-            pods.append(ChosenPod(namespace or "default", name))
-        elif kind in WORKLOADS:
-            workloads.append((WORKLOADS[kind], namespace or "default", name))
-        elif kind in WHOLES:
-            raise click.UsageError(f"{typed}: berth-workbench explains a {WHOLES[kind]}, and is not installed")
+        if (whole := whole_named(typed, namespace)) is not None:
+            raise click.UsageError(f"{typed}: berth-workbench explains a {whole.kind}, and is not installed")
+        resource, of, name = object_named(typed, namespace)
+        if resource == RESOURCES["Pod"]:
+            pods.append(ChosenPod(of, name))
         else:
-            pods.append(ChosenPod(before, name))
+            workloads.append((resource, of, name))
     return Chosen(tuple(pods), tuple(workloads), selector, "" if everywhere else namespace or "default")
 
 

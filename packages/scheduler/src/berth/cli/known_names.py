@@ -6,11 +6,11 @@ scheduler of this machine only, or whom `--server` names, since somebody waits f
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from berth.api.near_names import alike, meant, nearest
+from berth.api.near_names import KnownPods
 from berth.api.user_error import UserError
 
 if TYPE_CHECKING:
@@ -18,36 +18,11 @@ if TYPE_CHECKING:
 
     from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse
 
-SHOWN = 3
 LISTED = 500
 """So many names are asked of an API server at most, and for so long:"""
 PATIENCE_S = 3.0
 Json = dict[str, Any]
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
-
-
-class KnownPods(NamedTuple):
-    """The pods that the scheduler knows."""
-
-    keys: tuple[str, ...] = ()
-    """`namespace/name`."""
-    workloads: tuple[str, ...] = ()
-    """For the first of these, those that are on nodes, their workloads as `Kind/name`; empty for none."""
-
-    def hint(self, key: str) -> str:
-        """Return a clause that says which pods or workload may have been meant, or nothing."""
-        namespace, _, name = key.partition("/")
-        for each, workload in zip(self.keys, self.workloads, strict=False):
-            if each.startswith(f"{namespace}/") and workload.endswith(f"/{name}"):
-                return f"; {name} is a {workload.partition('/')[0]}: {workload} tells of its pods"
-        if elsewhere := [each for each in self.keys if each.endswith(f"/{name}")]:
-            return meant(elsewhere[:SHOWN])
-        here = [each.partition("/")[2] for each in self.keys if each.startswith(f"{namespace}/")]
-        if longer := [each for each in here if each.startswith(f"{name}-")]:
-            return meant(longer[:SHOWN])
-        pairs = zip(self.keys, self.workloads, strict=False)
-        workloads = {each.rpartition("/")[2]: each for key, each in pairs if each and key.startswith(f"{namespace}/")}
-        return meant([workloads[each] for each in alike(name, workloads)]) or nearest(name, here)
 
 
 def pods_known_to(scheduler: "SchedulerInUse") -> KnownPods:

@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import click
 
+from berth.api.typed_names import whole_named
 from berth.api.user_error import UserError
-from berth.cli.chosen_pods import chosen_by, whole_named
+from berth.cli.chosen_pods import chosen_by
 from berth.cli.explain import REFUSED, REMEDIES
 from berth.cli.kubectl import is_plugin
 from berth.cli.option_rules import never_with

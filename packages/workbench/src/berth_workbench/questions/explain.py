@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from berth.api.pod import Pod
-from berth.cli.chosen_pods import CLAIM, whole_named
+from berth.api.typed_names import CLAIM, whole_named
 from berth.decisions.named_in_vain import in_sentences
 from berth_workbench.planning.dynamic_admission import unasked_about
 from berth_workbench.planning.ends import KnownEnds

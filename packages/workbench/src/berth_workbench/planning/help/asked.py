@@ -7,11 +7,10 @@ there is nothing to look for.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from berth.api.near_names import nearest
+from berth.api.near_names import KnownPods, nearest
 from berth.api.pod import Pod
+from berth.api.typed_names import PODGROUP, NamedWhole, object_named, whole_named
 from berth.api.user_error import UserError
-from berth.cli.chosen_pods import PODGROUP, NamedWhole, chosen_by, whole_named
-from berth.cli.known_names import KnownPods
 from berth_workbench.planning.help.group import groups_of
 from berth_workbench.planning.help.result import Help
 from berth_workbench.planning.whatif import NO_GROUPS
@@ -46,14 +45,13 @@ class AskedPods:
 
         Raises `NotThereError`.
         """
-        namespace = self._namespace
-        whole = whole_named(name, namespace)
+        whole = whole_named(name, self._namespace)
         if whole is not None:
             return self._of_whole(whole)
-        chosen, cluster = chosen_by([name], namespace), self._cluster
-        for resource, of_namespace, workload in chosen.workloads:
-            return [self._of_workload(resource.kind, f"{of_namespace}/{workload}")]
-        ((namespace, name, _),) = chosen.names
+        resource, namespace, name = object_named(name, self._namespace)
+        if resource.kind != "Pod":
+            return [self._of_workload(resource.kind, f"{namespace}/{name}")]
+        cluster = self._cluster
         found: Pod | None = cluster.objects.get(("Pod", f"{namespace}/{name}"))
         if found is None:
             pending = sorted(pod.key for pod in cluster.pods.values() if not pod.spec.node_name)
